@@ -188,8 +188,8 @@ async def scrape(
         *(sys.executable, "-c", SCRAPER, url, str(count), str(body)), stdout=subprocess.PIPE
     )
     watch()
-    answer, _ = await scraper.communicate()
-    lines = [line.split() for line in answer.decode().splitlines()]
+    response, _ = await scraper.communicate()
+    lines = [line.split() for line in response.decode().splitlines()]
     return [float(seconds) for seconds, _ in lines], int(lines[-1][1])
 
 

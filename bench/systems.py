@@ -117,8 +117,8 @@ def metadata(bootstrap: str, *, timeout_seconds: float = 2.0) -> Any:
 
 def _gauge(url: str, name: str) -> float:
     """The one sample of that name, a regular expression."""
-    with urllib.request.urlopen(url, timeout=30) as answer:
-        text = answer.read().decode()
+    with urllib.request.urlopen(url, timeout=30) as response:
+        text = response.read().decode()
     found = re.search(rf"^{name}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE)
     if found is None:
         raise BenchFailed(f"{url} has no {name}")
@@ -366,8 +366,8 @@ class TidemarkSystem:
         return next(b for b in self._pool()["brokers"] if b["brokerId"] == broker_id)
 
     def _pool(self) -> Any:
-        with urllib.request.urlopen(f"{self.controller_url}/v1/status", timeout=5) as answer:
-            pools = msgspec.json.decode(answer.read())["pools"]
+        with urllib.request.urlopen(f"{self.controller_url}/v1/status", timeout=5) as response:
+            pools = msgspec.json.decode(response.read())["pools"]
         return next(pool for pool in pools if pool["pool"] == "default/default")
 
 

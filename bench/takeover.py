@@ -155,8 +155,8 @@ class TwoOperators:
 
     def leads(self) -> bool:
         url = f"http://{HOST}:{next(iter(self._operators))}/healthz"
-        with suppress(OSError), urllib.request.urlopen(url, timeout=1) as answer:
-            return bool(msgspec.json.decode(answer.read())["leads"])
+        with suppress(OSError), urllib.request.urlopen(url, timeout=1) as response:
+            return bool(msgspec.json.decode(response.read())["leads"])
         return False
 
     def stop(self) -> None:

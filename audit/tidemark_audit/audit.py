@@ -100,10 +100,10 @@ def audit_what_if(
     if what_if is None:
         return result, None
     would = assembled(replace(observed, partitions=observed.partitions_what_if))
-    answer = WhatIfAnswer(
+    response = WhatIfAnswer(
         what_if.words(), would.verdict, would.sentence, would.rules, would.sli_by_topic
     )
-    return replace(result, what_if=answer), would
+    return replace(result, what_if=response), would
 
 
 def _all_sources(sources: Sequence[Source], observed: Observed, histograms: int) -> SourceInfo:

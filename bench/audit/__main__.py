@@ -97,13 +97,13 @@ def _measure_size(samples: int, engines: list[str], rounds: int) -> Size:
     for number in range(rounds):
         # The first reads the file from the disk if it must: it is another one in each round.
         turn = number % len(engines)
-        answers: dict[str, Answers] = {}
+        responses: dict[str, Answers] = {}
         for engine in (*engines[turn:], *engines[:turn]):
-            run, answers[engine] = _run(engine, file)
+            run, responses[engine] = _run(engine, file)
             size.runs[engine].append(run)
             say(f"{rows:,} samples, round {number + 1} of {rounds}, {engine}: {_figures(run)}")
-        expected = answers.get("duckdb", next(iter(answers.values())))
-        for engine, found in answers.items():
+        expected = responses.get("duckdb", next(iter(responses.values())))
+        for engine, found in responses.items():
             different = differences(found, expected)
             if different:
                 raise _Different(f"{engine}, {rows:,} samples: " + "; ".join(different))
@@ -116,9 +116,9 @@ def _run(engine: str, file: Path) -> tuple[Measured, Answers]:
         run = measured(_command(engine, file, Path(directory)), codes=VERDICTS)
         if engine == "duckdb":
             return run, answers_of_duckdb(Path(directory))
-    answers = responses_of_audit(from_json(run.output))
+    responses = responses_of_audit(from_json(run.output))
     run.output = b""
-    return run, answers
+    return run, responses
 
 
 def _figures(run: Measured) -> str:

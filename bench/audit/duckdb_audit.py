@@ -167,10 +167,10 @@ SELECT topic, partition, count(*) AS samples FROM samples WHERE topic <> '' GROU
 
 
 def main() -> int:
-    file, answers = Path(sys.argv[1]), Path(sys.argv[2])
-    answers.mkdir(parents=True, exist_ok=True)
+    file, responses = Path(sys.argv[1]), Path(sys.argv[2])
+    responses.mkdir(parents=True, exist_ok=True)
     database = duckdb.connect()
-    database.execute("SET temp_directory = ?", [str(answers)])
+    database.execute("SET temp_directory = ?", [str(responses)])
     database.execute(f"CREATE VIEW samples AS FROM read_parquet('{file}')")
     database.execute(
         "CREATE TEMP TABLE span AS"
@@ -179,7 +179,7 @@ def main() -> int:
     database.execute(_CUTS)
     database.execute(_STATES)
     for name, query in _ANSWERS.items():
-        database.execute(f"COPY ({query}) TO '{answers / name}.parquet' (FORMAT parquet)")
+        database.execute(f"COPY ({query}) TO '{responses / name}.parquet' (FORMAT parquet)")
     return 0
 
 

@@ -116,8 +116,8 @@ def _running_prometheus(data: Path, directory: Path) -> Iterator[str]:
         )  # fmt: skip
 
     def is_ready() -> bool:
-        with urllib.request.urlopen(f"{url}/-/ready", timeout=5) as answer:
-            return bool(answer.status == 200)
+        with urllib.request.urlopen(f"{url}/-/ready", timeout=5) as response:
+            return bool(response.status == 200)
 
     try:
         wait_for("Prometheus to be ready", is_ready, seconds=START_LIMIT_SECONDS)

@@ -224,16 +224,16 @@ async def compare_replicas(
     digests: list[ReplicaDigest] = []
     missing: list[str] = []
     for broker_id in view.replicas:
-        answer: ReplicaDigest | str = "no address found"
+        response: ReplicaDigest | str = "no address found"
         while (url := urls.get(broker_id)) is not None:
-            answer = await _digest(client, url, topic, partition, to_offset)
-            if isinstance(answer, ReplicaDigest) or asyncio.get_running_loop().time() > deadline:
+            response = await _digest(client, url, topic, partition, to_offset)
+            if isinstance(response, ReplicaDigest) or asyncio.get_running_loop().time() > deadline:
                 break
             await asyncio.sleep(PAUSE_SECONDS)
-        if isinstance(answer, ReplicaDigest):
-            digests.append(answer)
+        if isinstance(response, ReplicaDigest):
+            digests.append(response)
         else:
-            missing.append(f"broker {broker_id}: {answer}")
+            missing.append(f"broker {broker_id}: {response}")
     return ReplicaComparison(partition, to_offset, tuple(digests), tuple(missing))
 
 

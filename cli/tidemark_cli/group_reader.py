@@ -110,8 +110,8 @@ class GroupReader:
 
     async def has_partitions(self) -> bool:
         try:
-            answer = await self._requested("GET", "/subscription")
-            return bool(msgspec.json.decode(answer.body)["partitions"])
+            response = await self._requested("GET", "/subscription")
+            return bool(msgspec.json.decode(response.body)["partitions"])
         except (BrokerError, msgspec.DecodeError, KeyError, TypeError):
             return False
 
@@ -123,9 +123,9 @@ class GroupReader:
         if not self._consumer_url:
             await self._begin()
         try:
-            answer = await self._requested("GET", f"/records?timeout={POLL_MS}")
-            self._watch.note(read_topic_ids(answer.headers).get(self._topic, ""))
-            return read_record_list(answer.body)
+            response = await self._requested("GET", f"/records?timeout={POLL_MS}")
+            self._watch.note(read_topic_ids(response.headers).get(self._topic, ""))
+            return read_record_list(response.body)
         except BrokerError as refused:
             if not refused.is_retriable or refused.error == "NETWORK_EXCEPTION":
                 await self._end()
@@ -145,8 +145,8 @@ class GroupReader:
         for url in brokers.values():
             try:
                 path = f"{url}/consumers/{quote(self._group, safe='')}"
-                answer = await self._request("POST", path, body)
-                self._consumer_url = str(msgspec.json.decode(answer.body)["base_uri"])
+                response = await self._request("POST", path, body)
+                self._consumer_url = str(msgspec.json.decode(response.body)["base_uri"])
                 await self._requested("POST", "/subscription", {"topics": [self._topic]})
                 return
             except BrokerError as error:
@@ -173,14 +173,16 @@ class GroupReader:
         """
         try:
             if method == "GET":
-                answer = await self._session.get(url, POLL_LIMITS)
+                response = await self._session.get(url, POLL_LIMITS)
             else:
                 data = msgspec.json.encode(body)
-                answer = await self._session.post(url, LIMITS, body=data, content_type=CONTENT_TYPE)
+                response = await self._session.post(
+                    url, LIMITS, body=data, content_type=CONTENT_TYPE
+                )
         except OSError as error:
             text = f"{url}: {error or type(error).__name__}"
             raise BrokerError("NETWORK_EXCEPTION", text, is_retriable=True) from error
-        if answer.status in (200, 204):
-            return answer
-        problem = read_problem(answer.status, answer.body)
+        if response.status in (200, 204):
+            return response
+        problem = read_problem(response.status, response.body)
         raise BrokerError(problem.error, problem.message, is_retriable=problem.is_retriable)

@@ -107,18 +107,18 @@ async def exchange(address: Address, api_key: int, body: bytes) -> Reader:
 
 
 async def find_coordinator(address: Address, group: str) -> Address:
-    answer = await exchange(address, FIND_COORDINATOR, text(group))
-    _check(answer.error(), f"no coordinator of group {group} found")
-    answer.number("i")  # its id
-    return answer.text(), answer.number("i")
+    response = await exchange(address, FIND_COORDINATOR, text(group))
+    _check(response.error(), f"no coordinator of group {group} found")
+    response.number("i")  # its id
+    return response.text(), response.number("i")
 
 
 async def delete_group(coordinator: Address, group: str) -> None:
-    answer = await exchange(coordinator, DELETE_GROUPS, listing([text(group)]))
-    answer.number("i")  # throttle time
-    for _ in range(answer.count()):
-        answer.text()
-        _check(answer.error(), f"group {group} was not deleted")
+    response = await exchange(coordinator, DELETE_GROUPS, listing([text(group)]))
+    response.number("i")  # throttle time
+    for _ in range(response.count()):
+        response.text()
+        _check(response.error(), f"group {group} was not deleted")
 
 
 async def commit(coordinator: Address, group: str, offsets: Mapping[Place, int]) -> None:
@@ -126,25 +126,25 @@ async def commit(coordinator: Address, group: str, offsets: Mapping[Place, int])
     entries = {place: struct.pack(">q", offset) + text("") for place, offset in offsets.items()}
     head = text(group) + struct.pack(">i", NO_GENERATION) + text("")
     body = head + struct.pack(">q", NO_RETENTION) + by_topic(entries)
-    answer = await exchange(coordinator, OFFSET_COMMIT, body)
-    for _ in range(answer.count()):
-        topic = answer.text()
-        for _ in range(answer.count()):
-            partition = answer.number("i")
-            _check(answer.error(), f"offset of {topic}-{partition} was not committed")
+    response = await exchange(coordinator, OFFSET_COMMIT, body)
+    for _ in range(response.count()):
+        topic = response.text()
+        for _ in range(response.count()):
+            partition = response.number("i")
+            _check(response.error(), f"offset of {topic}-{partition} was not committed")
 
 
 async def offset_at(leader: Address, place: Place, timestamp_ms: int) -> int:
     """Return the offset of the first record at or after a time; -1 if there is none."""
     body = struct.pack(">i", -1) + by_topic({place: struct.pack(">q", timestamp_ms)})
-    answer = await exchange(leader, LIST_OFFSETS, body)
-    for _ in range(answer.count()):
-        topic = answer.text()
-        for _ in range(answer.count()):
-            partition = answer.number("i")
-            _check(answer.error(), f"{topic}-{partition} has no offset by time")
-            answer.number("q")  # the record's own time
-            return answer.number("q")
+    response = await exchange(leader, LIST_OFFSETS, body)
+    for _ in range(response.count()):
+        topic = response.text()
+        for _ in range(response.count()):
+            partition = response.number("i")
+            _check(response.error(), f"{topic}-{partition} has no offset by time")
+            response.number("q")  # the record's own time
+            return response.number("q")
     raise KafkaFailed(f"expected an offset of {place[0]}-{place[1]}, found none")
 
 

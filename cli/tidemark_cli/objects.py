@@ -41,8 +41,8 @@ async def list_objects(arguments: argparse.Namespace, kind: str) -> list[Manifes
             return await objects.list(PLURALS[kind])
     if not target.controller_url:
         return []
-    status, answer = await _exchange(target, "GET", f"/v1/{PLURALS[kind]}")
-    return list(answer["items"]) if status == 200 else []  # only local mode serves objects
+    status, response = await _exchange(target, "GET", f"/v1/{PLURALS[kind]}")
+    return list(response["items"]) if status == 200 else []  # only local mode serves objects
 
 
 async def patch_object(
@@ -64,9 +64,9 @@ async def create_object(arguments: argparse.Namespace, manifest: Manifest) -> Ma
     kind, name = str(manifest["kind"]), str(manifest["metadata"]["name"])
     if target.controller_url:
         body = msgspec.json.encode(manifest)
-        status, answer = await _exchange(target, "POST", f"/v1/{PLURALS[kind]}", body)
-        await _check_done(target, status, answer, kind, name)
-        made: Manifest = answer
+        status, response = await _exchange(target, "POST", f"/v1/{PLURALS[kind]}", body)
+        await _check_done(target, status, response, kind, name)
+        made: Manifest = response
         return made
     _check_has_objects(target)
     objects = await KubernetesObjects.connect(target.kube_context, arguments.namespace)
@@ -77,8 +77,8 @@ async def create_object(arguments: argparse.Namespace, manifest: Manifest) -> Ma
 async def delete_object(arguments: argparse.Namespace, kind: str, name: str) -> None:
     target = await find_api(arguments)
     if target.controller_url:
-        status, answer = await _exchange(target, "DELETE", f"/v1/{PLURALS[kind]}/{name}")
-        await _check_done(target, status, answer, kind, name)
+        status, response = await _exchange(target, "DELETE", f"/v1/{PLURALS[kind]}/{name}")
+        await _check_done(target, status, response, kind, name)
         return
     _check_has_objects(target)
     objects = await KubernetesObjects.connect(target.kube_context, arguments.namespace)
@@ -111,9 +111,9 @@ async def _ask(
     target: Target, method: str, kind: str, name: str, patch: dict[str, Any] | None
 ) -> Manifest:
     body = None if patch is None else msgspec.json.encode(patch)
-    status, answer = await _exchange(target, method, f"/v1/{PLURALS[kind]}/{name}", body)
-    await _check_done(target, status, answer, kind, name)
-    found: Manifest = answer
+    status, response = await _exchange(target, method, f"/v1/{PLURALS[kind]}/{name}", body)
+    await _check_done(target, status, response, kind, name)
+    found: Manifest = response
     return found
 
 

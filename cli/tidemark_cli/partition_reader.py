@@ -188,10 +188,10 @@ class PartitionReader:
         was_rejected = False
         while True:
             try:
-                answer = await ask()
+                response = await ask()
                 if was_rejected:  # another topic of that name answers too
                     await self._watch.check(at_once=True)
-                return answer
+                return response
             except BrokerError as refused:
                 was_rejected = True
                 if refused.error == OUT_OF_RANGE:

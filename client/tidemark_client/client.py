@@ -175,16 +175,16 @@ class TidemarkClient:
                 continue
             path = f"/topics/{topic}/partitions/{partition}"
             if numbered_as is None:
-                answer = await self._send(url, path, body, acks=acks, left_seconds=left_seconds)
+                response = await self._send(url, path, body, acks=acks, left_seconds=left_seconds)
             else:
                 left_seconds = min(left_seconds, ATTEMPT_SECONDS)
                 sending = self._send(url, path, body, acks=acks, left_seconds=left_seconds)
-                answer = await self._unless_led_elsewhere((topic, partition), url, sending)
-                answer = _again_if_in_doubt(answer)
-            if not isinstance(answer, _Retry):
-                return _with_doubt(answer, is_in_doubt)
-            is_in_doubt = is_in_doubt or answer.is_in_doubt
-            last, tried, url = answer, url, answer.leader_url
+                response = await self._unless_led_elsewhere((topic, partition), url, sending)
+                response = _again_if_in_doubt(response)
+            if not isinstance(response, _Retry):
+                return _with_doubt(response, is_in_doubt)
+            is_in_doubt = is_in_doubt or response.is_in_doubt
+            last, tried, url = response, url, response.leader_url
             self.lookup.suspect(tried)
             redirects = redirects + 1 if url else 0
             if url is None or url == tried or redirects > MAX_REDIRECTS:
@@ -205,10 +205,10 @@ class TidemarkClient:
         for url in dict.fromkeys(url.rstrip("/") for url in urls):
             try:
                 limits = TimeLimits(INIT_PRODUCER_SECONDS, CONNECT_TIMEOUT_SECONDS)
-                answer = await self._session.post(f"{url}/producers", limits, body=body)
-                if answer.status == 200:
-                    return read_producer(answer.body)
-                problem = read_problem(answer.status, answer.body)
+                response = await self._session.post(f"{url}/producers", limits, body=body)
+                if response.status == 200:
+                    return read_producer(response.body)
+                problem = read_problem(response.status, response.body)
                 rejection = BrokerError(
                     problem.error, problem.message, is_retriable=problem.is_retriable
                 )
@@ -297,7 +297,7 @@ class TidemarkClient:
         loop = asyncio.get_running_loop()
         slow = loop.call_later(SLOW_SECONDS, self.lookup.suspect, url)
         try:
-            answer = await self._session.post(
+            response = await self._session.post(
                 f"{url}{path}?acks={acks}&timeout_ms={_broker_timeout_ms(left_seconds)}",
                 TimeLimits(
                     left_seconds + RESPONSE_MARGIN_SECONDS,
@@ -306,7 +306,7 @@ class TidemarkClient:
                 body=body,
                 content_type=CONTENT_TYPE,
             )
-            return _read_attempt(url, answer, acks)
+            return _read_attempt(url, response, acks)
         except NotConnected as error:
             return _Retry("NETWORK_EXCEPTION", f"{url}: {error}")
         except OSError as error:  # a timeout is one too
@@ -364,18 +364,18 @@ class TidemarkClient:
     ) -> tuple[Mapping[str, str], bytes]:
         try:
             limits = TimeLimits(wait_seconds + RESPONSE_MARGIN_SECONDS, CONNECT_TIMEOUT_SECONDS)
-            answer = await self._session.get(url + path, limits)
+            response = await self._session.get(url + path, limits)
         except OSError as error:  # a timeout is one too
             self.lookup.suspect(url)
             raise BrokerError(
                 "NETWORK_EXCEPTION", f"{url}: {error or type(error).__name__}", is_retriable=True
             ) from error
-        if answer.status == 200:
-            return answer.headers, answer.body
-        if answer.status == 307:
-            location = answer.headers.get("location", "")
-            raise Redirected(location, url, is_to_nearer=PREFERRED_REPLICA in answer.headers)
-        problem = read_problem(answer.status, answer.body)
+        if response.status == 200:
+            return response.headers, response.body
+        if response.status == 307:
+            location = response.headers.get("location", "")
+            raise Redirected(location, url, is_to_nearer=PREFERRED_REPLICA in response.headers)
+        problem = read_problem(response.status, response.body)
         raise BrokerError(problem.error, problem.message, is_retriable=problem.is_retriable)
 
 

@@ -162,7 +162,7 @@ class KubernetesObjects:
 
     async def list(self, plural: str) -> list[Manifest]:
         try:
-            answer = await self._objects.list_namespaced_custom_object(
+            response = await self._objects.list_namespaced_custom_object(
                 GROUP, VERSION, self._namespace, plural
             )
         except self._failure as error:
@@ -173,7 +173,7 @@ class KubernetesObjects:
                 found=str(error),
                 to_do="check the kubeconfig context, or name a broker with --server",
             ) from error
-        return list(answer["items"])
+        return list(response["items"])
 
 
 def _rejected(kind: str, name: str, error: Exception) -> CommandFailed:

@@ -121,18 +121,18 @@ class LeaderLookup:
         raise NoResponse("; ".join(reasons) or "no address given")
 
     async def ask_one(self, url: str, path: str) -> Any:
-        answer = await self._session.get(url + path, ASK_LIMITS, most_bytes=MAX_RESPONSE_BYTES)
+        response = await self._session.get(url + path, ASK_LIMITS, most_bytes=MAX_RESPONSE_BYTES)
         for _ in range(MAX_REDIRECTS):
-            if answer.status not in (307, 308):
+            if response.status not in (307, 308):
                 break
-            location = urljoin(url + path, answer.headers.get("location", ""))
-            answer = await self._session.get(location, ASK_LIMITS, most_bytes=MAX_RESPONSE_BYTES)
-        data = answer.body
-        if answer.status == 404 and path.startswith("/topics/"):
+            location = urljoin(url + path, response.headers.get("location", ""))
+            response = await self._session.get(location, ASK_LIMITS, most_bytes=MAX_RESPONSE_BYTES)
+        data = response.body
+        if response.status == 404 and path.startswith("/topics/"):
             raise UnknownTopic(path.removeprefix("/topics/").split("/")[0], _detail(data))
-        if answer.status != 200:
+        if response.status != 200:
             raise UnreadableResponse(
-                f"{path}: expected status 200, found {answer.status}: {data[:200]!r}"
+                f"{path}: expected status 200, found {response.status}: {data[:200]!r}"
             )
         try:
             return msgspec.json.decode(data)

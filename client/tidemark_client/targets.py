@@ -219,10 +219,10 @@ async def uptime_ms(target: Target) -> int | None:
         return None
     session = HttpSession()
     try:
-        answer = await session.get(f"{target.controller_url}/v1/local", PROBE_LIMITS)
-        if answer.status != 200:
+        response = await session.get(f"{target.controller_url}/v1/local", PROBE_LIMITS)
+        if response.status != 200:
             return None
-        return int(msgspec.json.decode(answer.body)["uptimeMs"])
+        return int(msgspec.json.decode(response.body)["uptimeMs"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
     finally:
@@ -233,10 +233,10 @@ async def controller_status(url: str, session: HttpSession | None = None) -> Clu
     """Return the controller's view, or None if no controller answers."""
     used = session or HttpSession()
     try:
-        answer = await used.get(url + STATUS_PATH, PROBE_LIMITS)
-        if answer.status != 200:
+        response = await used.get(url + STATUS_PATH, PROBE_LIMITS)
+        if response.status != 200:
             return None
-        return read_status(msgspec.json.decode(answer.body))
+        return read_status(msgspec.json.decode(response.body))
     except (OSError, msgspec.DecodeError, UnreadableResponse):  # a timeout is an OSError too
         return None
     finally:

@@ -53,6 +53,6 @@ class JavaPeer:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(question + "\n")
         self._process.stdin.flush()
-        answers = [self._process.stdout.readline() for _ in range(count)]
-        assert all(answer.endswith("\n") for answer in answers), "the Java peer ended"
-        return [answer.rstrip("\n") for answer in answers]
+        responses = [self._process.stdout.readline() for _ in range(count)]
+        assert all(response.endswith("\n") for response in responses), "the Java peer ended"
+        return [response.rstrip("\n") for response in responses]

@@ -146,7 +146,7 @@ def both_read(java: JavaPeer, api_key: int, name: str, version: int, body: bytes
 def test_produce_answers(java: JavaPeer, version: int) -> None:
     chance = random.Random(version)
     for _ in range(COUNT):
-        answers = [
+        responses = [
             ProduceResponse(
                 chance.choice(("orders", "other")),
                 chance.randrange(9),
@@ -162,7 +162,7 @@ def test_produce_answers(java: JavaPeer, version: int) -> None:
             for _ in range(chance.randrange(5))
         ]
         nodes = any_nodes(chance)
-        frame = b"".join(encode_produce_response(9, version, answers, nodes=nodes))
+        frame = b"".join(encode_produce_response(9, version, responses, nodes=nodes))
         theirs = both_read(java, PRODUCE, "Produce", version, frame[9 if version >= 9 else 8 :])
         found = [
             ProduceResponse(
@@ -180,7 +180,7 @@ def test_produce_answers(java: JavaPeer, version: int) -> None:
             for topic in theirs.responses
             for one in topic.partition_responses
         ]
-        assert found == [as_of(answer, version) for answer in answers]
+        assert found == [as_of(response, version) for response in responses]
         if version >= 10:
             assert nodes_in(theirs) == nodes
 

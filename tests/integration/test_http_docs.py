@@ -56,12 +56,12 @@ def test_the_curl_lines_of_the_page_do_what_it_says(tmp_path: Path) -> None:
             capture_output=True,
             timeout=90,
         )
-    *answers, rest = ended.stdout.decode(errors="replace").split(MARK)
-    failed = commands[len(answers)][0] if len(answers) < len(commands) else ""
+    *responses, rest = ended.stdout.decode(errors="replace").split(MARK)
+    failed = commands[len(responses)][0] if len(responses) < len(commands) else ""
     assert (ended.returncode, failed) == (0, ""), (rest, ended.stderr)
-    for (command, expected), answer in zip(commands, answers, strict=True):
+    for (command, expected), response in zip(commands, responses, strict=True):
         if expected:
-            assert shape_of(json.loads(answer)) == shape_of(json.loads(expected)), command
+            assert shape_of(json.loads(response)) == shape_of(json.loads(expected)), command
 
 
 def test_the_page_says_what_an_answer_looks_like() -> None:

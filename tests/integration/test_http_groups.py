@@ -46,8 +46,8 @@ def try_to_produce(
     values = [f"{name}-{number}" for number in range(count)]
     records = [{"value": value, "partition": at % 3} for at, value in enumerate(values)]
     url = f"{cluster.broker_url(broker)}/topics/orders?acks=all"
-    status, answer = call("POST", url, {"records": records}, content_type=JSON)
-    is_taken = status == 200 and all(entry.get("offset", -1) >= 0 for entry in answer["offsets"])
+    status, response = call("POST", url, {"records": records}, content_type=JSON)
+    is_taken = status == 200 and all(entry.get("offset", -1) >= 0 for entry in response["offsets"])
     return values if is_taken else None
 
 

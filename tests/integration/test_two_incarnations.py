@@ -71,11 +71,11 @@ def test_a_frozen_leader_that_wakes_after_its_successor_was_elected_acknowledges
     before = cluster.partition(0)
     old = before["leader"]
     path = "/topics/orders/partitions/0"
-    answers: list[tuple[int, Any]] = []
+    responses: list[tuple[int, Any]] = []
     pid = cluster.kill(old, signal.SIGSTOP)
     try:
         late = threading.Thread(
-            target=lambda: answers.append(post(cluster.broker_url(old) + path, "late"))
+            target=lambda: responses.append(post(cluster.broker_url(old) + path, "late"))
         )
         late.start()
         wait_for("another leader", lambda: cluster.partition(0)["leader"] not in (old, -1))
@@ -85,12 +85,12 @@ def test_a_frozen_leader_that_wakes_after_its_successor_was_elected_acknowledges
     finally:
         os.kill(pid, signal.SIGCONT)
     late.join(timeout=30)
-    [(status, answer)] = answers
-    assert status != 200, answer
+    [(status, response)] = responses
+    assert status != 200, response
     cluster.wait_until_in_sync()
     found = values(cluster, cluster.partition(0)["leader"])
     assert found.count("in time") == 1
-    if answer.get("outcome") == "not_written":
+    if response.get("outcome") == "not_written":
         assert "late" not in found
     assert found.count("late") <= 1
 

@@ -33,8 +33,8 @@ def scraped_cluster(name: str) -> Iterator[KubeCluster]:
 def queried(url: str, query: str) -> float:
     """The one value that the query has now; 0 if there is none."""
     requested = urllib.parse.urlencode({"query": query})
-    with urllib.request.urlopen(f"{url}/api/v1/query?{requested}", timeout=10) as answer:
-        found = json.loads(answer.read())["data"]["result"]
+    with urllib.request.urlopen(f"{url}/api/v1/query?{requested}", timeout=10) as response:
+        found = json.loads(response.read())["data"]["result"]
     return float(found[0]["value"][1]) if found else 0.0
 
 

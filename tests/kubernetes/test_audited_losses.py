@@ -159,8 +159,8 @@ def write(cluster: KubeCluster, leader: int, count: int) -> None:
     """Acknowledged records, one batch."""
     body = {"records": [{"value": f"record {number}"} for number in range(count)]}
     path = f"/topics/{CARELESS}/partitions/0?acks=all"
-    answer = cluster.broker_http(leader, path, body)
-    assert [each.get("error_code") for each in answer["offsets"]] == [None] * count, answer
+    response = cluster.broker_http(leader, path, body)
+    assert [each.get("error_code") for each in response["offsets"]] == [None] * count, response
 
 
 def in_sync(cluster: KubeCluster) -> int:

@@ -85,8 +85,8 @@ def test_http_sends_a_client_on_the_host_to_leaders_at_node_ports(cluster: KubeC
     first = bootstrap_of(cluster, "web").split(",")[0]
 
     def brokers() -> list[str]:
-        with urlopen(f"http://{first}/brokers", timeout=10) as answer:
-            return [each["http_url"] for each in json.load(answer)["brokers"]]
+        with urlopen(f"http://{first}/brokers", timeout=10) as response:
+            return [each["http_url"] for each in json.load(response)["brokers"]]
 
     cluster.until(lambda: len(brokers()) == 3, "all brokers have an address")
     cluster.until_in_sync("orders", timeout_s=90)
@@ -96,9 +96,9 @@ def test_http_sends_a_client_on_the_host_to_leaders_at_node_ports(cluster: KubeC
     for partition in range(3):
         with urlopen(
             f"http://{first}/topics/orders/partitions/{partition}/records?offset=0", timeout=30
-        ) as answer:
-            assert answer.status == 200
-            assert f"http://{urlsplit(answer.url).netloc}" in {f"http://{first}", *brokers()}
+        ) as response:
+            assert response.status == 200
+            assert f"http://{urlsplit(response.url).netloc}" in {f"http://{first}", *brokers()}
 
 
 def test_the_way_in_survives_a_broker(cluster: KubeCluster) -> None:

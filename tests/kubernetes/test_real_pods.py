@@ -154,8 +154,8 @@ def test_a_record_is_kept_while_its_pod_is_replaced(cluster: KubeCluster, orders
     cluster.until_preferred_lead("orders-0")
     leader = cluster.leader_of("orders-0")
     body = {"records": [{"value": "kept"}]}
-    answer = cluster.broker_http(leader, "/topics/orders/partitions/0?acks=all", body)
-    offset = answer["offsets"][0]["offset"]
+    response = cluster.broker_http(leader, "/topics/orders/partitions/0?acks=all", body)
+    offset = response["offsets"][0]["offset"]
     pod, claim = f"default-{leader}", f"data-default-{leader}"
     before = cluster.must_get("pod", pod)["metadata"]["uid"]
     claim_before = cluster.must_get("pvc", claim)["metadata"]["uid"]

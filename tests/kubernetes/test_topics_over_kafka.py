@@ -63,8 +63,8 @@ def ask(cluster: KubeCluster, api: str, version: int, **values: Any) -> dict[str
         *(module_of(table), table, str(version), json.dumps(values)),
         timeout_s=90,
     )
-    answer: dict[str, Any] = json.loads(reported)
-    return answer
+    response: dict[str, Any] = json.loads(reported)
+    return response
 
 
 def create(cluster: KubeCluster, name: str, **more: Any) -> dict[str, Any]:
@@ -77,8 +77,8 @@ def create(cluster: KubeCluster, name: str, **more: Any) -> dict[str, Any]:
         **more,
     }
     values = {"topics": [new], "timeout_ms": 60_000, "validate_only": False}
-    (answer,) = ask(cluster, "create_topics", 7, **values)["topics"]
-    found: dict[str, Any] = answer
+    (response,) = ask(cluster, "create_topics", 7, **values)["topics"]
+    found: dict[str, Any] = response
     return found
 
 
@@ -99,10 +99,10 @@ def test_kubectl_sees_a_topic_made_over_kafka_and_its_deletion(cluster: KubeClus
 def test_a_config_changed_over_kafka_is_in_the_object(cluster: KubeCluster) -> None:
     change = {"name": "segment.ms", "operation": 0, "value": "120000"}
     resource = {"resource_type": 2, "resource": "orders", "configs": [change]}
-    (answer,) = ask(
+    (response,) = ask(
         cluster, "incremental_alter_configs", 1, resources=[resource], validate_only=False
     )["resources"]
-    assert answer["error"] == 0, answer
+    assert response["error"] == 0, response
     assert cluster.must_get("topic", "orders")["spec"]["config"] == {"segment.ms": "120000"}
 
 
@@ -128,8 +128,8 @@ def test_what_an_admission_policy_refuses_is_a_policy_violation(cluster: KubeClu
 def test_what_helm_keeps_is_changed_there(cluster: KubeCluster) -> None:
     cluster.kubectl("label", "topic", "orders", "app.kubernetes.io/managed-by=Helm")
     grown = {"topic": "orders", "partition_count": 4, "assignments": None}
-    (answer,) = ask(
+    (response,) = ask(
         cluster, "create_partitions", 3, topics=[grown], timeout_ms=30_000, validate_only=False
     )["topics"]
     cluster.kubectl("label", "topic", "orders", "app.kubernetes.io/managed-by-")
-    assert answer["error"] == 44 and "Helm" in answer["error_message"], answer
+    assert response["error"] == 44 and "Helm" in response["error_message"], response

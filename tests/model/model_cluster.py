@@ -178,13 +178,13 @@ class Cluster:
         self._hear(responded)
 
     def _answer(self, requested: FetchInFlight) -> ResponseInFlight:
-        answer, records = self._response_of(requested)
+        response, records = self._response_of(requested)
         return ResponseInFlight(
             requested.follower,
             requested.broker_epoch,
             requested.leader,
             requested.fetch,
-            answer,
+            response,
             records,
         )
 
@@ -216,8 +216,8 @@ class Cluster:
                 f"end of"
                 f" epoch {verdict.epoch}, offset {verdict.end_offset}"
             )
-            answer = _an_response(leader.high_watermark, log.log_start_offset, False)
-            return answer._replace(diverging_epoch=verdict), ()
+            response = _an_response(leader.high_watermark, log.log_start_offset, False)
+            return response._replace(diverging_epoch=verdict), ()
         at = fetch.fetch_offset
         records = (log.record(at),) if at < log.log_end_offset else ()
         running.perform(leader.on_fetch(fetch, leader_end=log.log_end_offset, now_ms=NOW_MS))

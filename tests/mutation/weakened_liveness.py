@@ -9,11 +9,11 @@ from tests.simulation.faults.bulk import BULK
 
 def _responses_once_granted(original: Any) -> Any:
     async def heartbeat(self: Any, request: Any) -> Any:
-        answer = await original(self, request)
+        response = await original(self, request)
         if request.broker_id in self._requested_transitions._granting:
             async with self.decisions.lock:  # after the one that grants it
-                return answer
-        return answer
+                return response
+        return response
 
     return heartbeat
 

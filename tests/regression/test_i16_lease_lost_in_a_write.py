@@ -59,10 +59,10 @@ async def lost_in_a_write() -> tuple[Harness, SlowStore, Object, AlterPartitionR
     (written,) = store.on_the_way
     harness.clock.ms += 60_000
     await first.step()
-    answer = await requesting
+    response = await requesting
     store.is_slow = False
     await taken_over(harness, candidate(harness, "two"))
-    return harness, store, written, answer
+    return harness, store, written, response
 
 
 async def taken_over(
@@ -79,8 +79,8 @@ async def taken_over(
 
 def test_whoever_asked_hears_nothing_of_it() -> None:
     async def scenario() -> None:
-        harness, _, _, answer = await lost_in_a_write()
-        assert (answer.error, answer.answers) == (ErrorCode.NOT_CONTROLLER, ())
+        harness, _, _, response = await lost_in_a_write()
+        assert (response.error, response.answers) == (ErrorCode.NOT_CONTROLLER, ())
         assert shown(harness.partition()) == "leader 0@1 epoch 0 isr [0@1 1@2 2@3] eligible [] pe 0"
 
     run(scenario)
@@ -115,12 +115,12 @@ def test_a_leader_that_asks_again_finds_its_change_there() -> None:
         harness, store, written, _ = await lost_in_a_write()
         proposal = shrink(harness.partition(), "0@1 1@2")
         await store.replace(PARTITION_SLICE, written)
-        (answer,) = (await harness.brokers[0].alter(proposal)).answers
-        assert answer.error is ErrorCode.INVALID_UPDATE_VERSION
-        assert answer.state is not None
-        assert answer.state.in_sync_replicas == members("0@1 1@2")
-        again = replace(proposal, partition_epoch=answer.state.partition_epoch)
-        (answer,) = (await harness.brokers[0].alter(again)).answers
-        assert answer.error is ErrorCode.NONE
+        (response,) = (await harness.brokers[0].alter(proposal)).answers
+        assert response.error is ErrorCode.INVALID_UPDATE_VERSION
+        assert response.state is not None
+        assert response.state.in_sync_replicas == members("0@1 1@2")
+        again = replace(proposal, partition_epoch=response.state.partition_epoch)
+        (response,) = (await harness.brokers[0].alter(again)).answers
+        assert response.error is ErrorCode.NONE
 
     run(scenario)

@@ -63,8 +63,8 @@ class Pool:
         leader = self.processes[state.leader].voice
         assert leader is not None and state.leader != broker_id
         entry = Member(broker_id, self.processes[broker_id].session.broker_epoch)
-        (answer,) = (await leader.alter(expand(state, entry))).answers
-        assert answer.error is ErrorCode.NONE
+        (response,) = (await leader.alter(expand(state, entry))).answers
+        assert response.error is ErrorCode.NONE
 
     def status(self, broker_id: BrokerId) -> dict[str, object]:
         found: dict[str, object] = self.harness.store.objects[

@@ -93,8 +93,8 @@ def test_epochs_on_brokers_disks_count_even_when_every_object_is_gone() -> None:
         await lease.step()
         assert harness.service.controller_epoch == 1
         broker = await harness.new_broker(0)
-        answer = await broker.register(highest_controller_epoch=ControllerEpoch(70))
-        assert answer.broker_epoch == -1
+        response = await broker.register(highest_controller_epoch=ControllerEpoch(70))
+        assert response.broker_epoch == -1
         await lease.step()
         await lease.step()
         assert harness.service.controller_epoch == 71

@@ -102,7 +102,7 @@ def test_a_fetch_by_a_former_topics_id_is_not_answered_with_the_later_ones_recor
     def fetched(topic_id: TopicId) -> PartitionResponse:
         key = ("", topic_id, 0)
         requested = FetchPartition(0, -1, Offset(0), -1, Offset(0), 1_000)
-        answers: list[dict[Key, PartitionResponse]] = []
+        responses: list[dict[Key, PartitionResponse]] = []
         ConsumerFetch(
             broker.partitions,
             {key: requested},
@@ -111,9 +111,9 @@ def test_a_fetch_by_a_former_topics_id_is_not_answered_with_the_later_ones_recor
             clock=pool.time.clock,
             share_bytes=lambda: 1_000,
             in_turns=all_steps,
-            respond=answers.append,
+            respond=responses.append,
         ).start()
-        return answers[0][key]
+        return responses[0][key]
 
     assert fetched(previous.topic_id).error is ErrorCode.UNKNOWN_TOPIC_ID
     assert fetched(TOPIC_ID).error is ErrorCode.NONE

@@ -255,8 +255,8 @@ def test_a_leader_that_holds_more_than_the_slice_changes_nothing_there() -> None
         restore(harness, saved)
         await successor(harness)
         leader: FakeBroker = harness.brokers[1]
-        answer = await leader.alter(proposed(state, state.in_sync_replicas))
-        assert answer.answers[0].error is ErrorCode.NOT_CONTROLLER
+        response = await leader.alter(proposed(state, state.in_sync_replicas))
+        assert response.answers[0].error is ErrorCode.NOT_CONTROLLER
         assert harness.stored_slice()["partitions"] == saved["partitions"]
 
     run(scenario)

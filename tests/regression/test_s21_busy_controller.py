@@ -58,15 +58,17 @@ def test_a_live_broker_whose_wish_waits_for_a_long_write_is_answered_and_not_fen
         harness = await Harness().start(3)
         await harness.create()
         async with harness.service._pools[POOL].decisions.lock:  # a topic is made
-            answers = await responses_in(harness, 8000, harness.brokers[2], failed_replicas=FAILED)
-            assert len(answers) >= 8
-            assert {answer.error for answer in answers} == {ErrorCode.NONE}
-            assert not any(answer.are_failures_settled for answer in answers)
+            responses = await responses_in(
+                harness, 8000, harness.brokers[2], failed_replicas=FAILED
+            )
+            assert len(responses) >= 8
+            assert {response.error for response in responses} == {ErrorCode.NONE}
+            assert not any(response.are_failures_settled for response in responses)
             assert states(harness) == ["Active"] * 3
         await evaluate()
         assert 2 not in harness.partition().in_sync_ids
-        (answer,) = await responses_in(harness, 500, harness.brokers[2], failed_replicas=FAILED)
-        assert answer.are_failures_settled
+        (response,) = await responses_in(harness, 500, harness.brokers[2], failed_replicas=FAILED)
+        assert response.are_failures_settled
 
     run(scenario)
 
@@ -80,9 +82,9 @@ def test_a_broker_that_wants_to_serve_hears_so_long_that_it_is_fenced_and_then_t
         starting = FakeBroker(harness, BrokerId(3), "3-a")
         await starting.register()
         async with harness.service._pools[POOL].decisions.lock:
-            answers = await responses_in(harness, 2000, starting)
-            assert [answer.is_fenced for answer in answers] == [True] * len(answers)
-            assert len(answers) >= 2
+            responses = await responses_in(harness, 2000, starting)
+            assert [response.is_fenced for response in responses] == [True] * len(responses)
+            assert len(responses) >= 2
         await starting.catch_up()
         assert states(harness) == ["Active"] * 4
 
@@ -243,8 +245,8 @@ def test_a_deposed_controller_whose_loop_is_busy_begins_no_decision_any_more() -
         harness.service.depose()
         assert not harness.service.is_leading
         await harness.kill(harness.brokers[0])
-        answer = await harness.brokers[1].alter()
-        assert answer.error is ErrorCode.NOT_CONTROLLER
+        response = await harness.brokers[1].alter()
+        assert response.error is ErrorCode.NOT_CONTROLLER
         assert harness.store.writes == writes
         harness.clock.ms += LeaseSettings("tidemark").give_up_after_ms
         await lease.step()

@@ -18,7 +18,7 @@ def test_progress_from_before_an_epoch_that_the_leader_missed_acknowledges_nothi
     pool = InProcessPool(tmp_path, brokers=(1, 2, 3), min_insync=2)
     pool.lead(1)
     superseded = pool.brokers[1]
-    answers = superseded.produce("r", timeout_ms=600_000)
+    responses = superseded.produce("r", timeout_ms=600_000)
     pool.replicate(2, rounds=2)
     leader = superseded.replica().leader
     assert leader is not None
@@ -31,8 +31,8 @@ def test_progress_from_before_an_epoch_that_the_leader_missed_acknowledges_nothi
     pool.brokers[1] = superseded
     pool.kill(3)
     pool.lead(1, in_sync=[1, 2])
-    assert answers == []
+    assert responses == []
     assert superseded.replica().high_watermark == 0
     pool.replicate(2, rounds=4)
-    assert [answer.error for answer in answers] == [0]
+    assert [response.error for response in responses] == [0]
     assert pool.brokers[2].log_bytes() == superseded.log_bytes()

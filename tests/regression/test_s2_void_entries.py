@@ -282,12 +282,12 @@ def test_s9_a_clean_start_without_one_replica_is_void_for_it_before_its_epoch_is
         kept = ReplicaReport(ORDERS, 0, LeaderEpoch(0), Offset(5), Offset(5))
         harness.store.faults[PARTITION_SLICE.kind] = ["lost"]
         again = FakeBroker(harness, BrokerId(1), "1-b", replicas=(kept,))
-        answer = await again.register(clean_stop_epoch=BrokerEpoch(2))
-        assert answer.broker_epoch == -1
+        response = await again.register(clean_stop_epoch=BrokerEpoch(2))
+        assert response.broker_epoch == -1
         stored = harness.store.objects[(BROKER.kind, "shop", "default-1")]["status"]
         assert stored["brokerEpoch"] == 2
-        answer = await again.register(clean_stop_epoch=BrokerEpoch(2))
-        assert answer.is_clean
+        response = await again.register(clean_stop_epoch=BrokerEpoch(2))
+        assert response.is_clean
         state = harness.partition(1)
         assert 1 not in {m.broker_id for m in state.in_sync_replicas + state.eligible_leaders}
 

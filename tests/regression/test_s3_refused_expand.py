@@ -122,9 +122,9 @@ def test_what_was_acknowledged_after_a_refusal_is_in_the_log_of_whoever_can_stil
         harness.probe.verdicts["2-a"] = ProbeVerdict.REFUSED
         successor.suspect(POOL, BrokerId(2), "pod gone")
         await evaluate()
-        answer = await leader.submit(successor)
-        assert answer is not None
-        assert answer.error is ErrorCode.INELIGIBLE_REPLICA
+        response = await leader.submit(successor)
+        assert response is not None
+        assert response.error is ErrorCode.INELIGIBLE_REPLICA
         # The refusal was heard: r, the eleventh record, commits by {0,1} alone.
         leader.perform(leader.core.on_brokers(leader.brokers(2), leader.now_ms))
         leader.append(11)
@@ -168,8 +168,8 @@ def test_while_the_outcome_is_unknown_the_watermark_waits_for_the_proposed_membe
         leader.fetched(1, 2, 11)
         assert leader.core.high_watermark == 10
         store.vanishes = store.is_down = False
-        answer = await leader.submit(harness.service)
-        assert answer is not None
+        response = await leader.submit(harness.service)
+        assert response is not None
         assert leader.core.in_sync_replicas == members("0@1 1@2 2@3")
         assert leader.core.high_watermark == 10
         leader.fetched(2, 3, 11)

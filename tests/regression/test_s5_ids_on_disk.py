@@ -17,11 +17,11 @@ async def id_of_a_new_pool(highest_producer_id: int) -> int:
     harness = await Harness().start(0)
     broker = FakeBroker(harness, BrokerId(0), "0-a")
     await broker.register(highest_producer_id=highest_producer_id)
-    answer = await harness.service.allocate_producer_ids(
+    response = await harness.service.allocate_producer_ids(
         AllocateProducerIdsRequest(POOL, broker.broker_id, broker.epoch)
     )
-    assert answer.error is ErrorCode.NONE, answer.message
-    return answer.first_producer_id
+    assert response.error is ErrorCode.NONE, response.message
+    return response.first_producer_id
 
 
 def test_a_pool_made_anew_gives_no_id_whose_batches_a_volume_holds(tmp_path: Path) -> None:

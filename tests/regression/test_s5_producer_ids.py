@@ -32,9 +32,9 @@ async def ask(
 
 
 async def given(broker: FakeBroker) -> range:
-    answer = await ask(broker)
-    assert answer.error is ErrorCode.NONE, answer.message
-    return range(answer.first_producer_id, answer.first_producer_id + answer.count)
+    response = await ask(broker)
+    assert response.error is ErrorCode.NONE, response.message
+    return range(response.first_producer_id, response.first_producer_id + response.count)
 
 
 def all_distinct(*blocks: range) -> bool:
@@ -84,11 +84,11 @@ def test_a_write_of_unknown_outcome_gives_no_block_twice(outcomes: list[str]) ->
         (broker,) = harness.brokers
         blocks = [await given(broker)]
         harness.store.faults[BROKER.kind] = list(outcomes)
-        answer = await ask(broker)
+        response = await ask(broker)
         if len(outcomes) == 2:
-            assert (answer.error, answer.count) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+            assert (response.error, response.count) == (ErrorCode.REQUEST_TIMED_OUT, 0)
         else:
-            blocks.append(range(answer.first_producer_id, answer.first_producer_id + 1000))
+            blocks.append(range(response.first_producer_id, response.first_producer_id + 1000))
         blocks.append(await given(broker))
         await successor(harness, 2)
         blocks.append(await given(broker))
@@ -265,8 +265,8 @@ def test_a_forged_id_on_a_disk_does_not_use_up_the_id_space() -> None:
 def test_a_broker_id_that_no_pool_can_have_is_refused() -> None:
     async def scenario() -> None:
         harness = await Harness().start(0)
-        answer = await FakeBroker(harness, BrokerId(1000), "x").register()
-        assert answer.error is ErrorCode.INVALID_REGISTRATION
-        assert "0 to 999" in answer.message
+        response = await FakeBroker(harness, BrokerId(1000), "x").register()
+        assert response.error is ErrorCode.INVALID_REGISTRATION
+        assert "0 to 999" in response.message
 
     run(scenario)

@@ -72,10 +72,10 @@ class Link:
             raise ControllerUnavailable("cut")
         if self.answer is not None:
             return encode(self.answer)
-        answer = await broker_calls(self.harness.service)[path](body)
+        response = await broker_calls(self.harness.service)[path](body)
         if self.loses_responses:
             raise ControllerUnavailable("the answer was lost")
-        return answer
+        return response
 
 
 @dataclass

@@ -135,9 +135,9 @@ class Harness:
         return self.send(replace(join, new_member_id=f"m{self._next_member}"))
 
     def joined(self, request_id: int) -> JoinGroupResponse:
-        answer = self.answers[request_id]
-        assert isinstance(answer, JoinGroupResponse)
-        return answer
+        response = self.answers[request_id]
+        assert isinstance(response, JoinGroupResponse)
+        return response
 
     def join(self, join: JoinGroup = JOIN) -> JoinGroupResponse:
         return self.joined(self.send_join(join))
@@ -146,14 +146,14 @@ class Harness:
         sync = SyncGroup(
             "g", joined.generation_id, joined.member_id, assignments=tuple(assignments.items())
         )
-        answer = self.ask(sync)
-        assert isinstance(answer, SyncGroupResponse)
-        return answer
+        response = self.ask(sync)
+        assert isinstance(response, SyncGroupResponse)
+        return response
 
     def heartbeat(self, member_id: str, generation_id: int, instance: str | None = None) -> str:
-        answer = self.ask(Heartbeat("g", generation_id, member_id, instance))
-        assert isinstance(answer, HeartbeatResponse)
-        return answer.error.name
+        response = self.ask(Heartbeat("g", generation_id, member_id, instance))
+        assert isinstance(response, HeartbeatResponse)
+        return response.error.name
 
     def leave(self, member_id: str) -> None:
         self.ask(LeaveGroup("g", (LeavingMember(member_id),)))
@@ -165,9 +165,9 @@ class Harness:
         return self.send(OffsetCommit("g", offsets, generation_id, member_id))
 
     def committed(self, request_id: int) -> str:
-        answer = self.answers[request_id]
-        assert isinstance(answer, OffsetCommitResponse)
-        return answer.partitions[0].error.name
+        response = self.answers[request_id]
+        assert isinstance(response, OffsetCommitResponse)
+        return response.partitions[0].error.name
 
     def commit_offset(
         self, offset: int, member_id: str = "", generation_id: int = -1, topic: str = "t"
@@ -175,11 +175,11 @@ class Harness:
         return self.committed(self.send_commit(offset, member_id, generation_id, topic))
 
     def fetched(self) -> dict[str, int]:
-        answer = self.ask(OffsetFetch("g", None))
-        assert isinstance(answer, OffsetFetchResponse)
+        response = self.ask(OffsetFetch("g", None))
+        assert isinstance(response, OffsetFetchResponse)
         return {
             found.topic: found.committed.offset
-            for found in answer.offsets
+            for found in response.offsets
             if found.committed is not None
         }
 
@@ -192,12 +192,12 @@ class Harness:
         """These are members and have their assignment; the first one leads."""
         request_ids = [self.send_join(join) for join in joins]
         self.wait(0)
-        answers = [self.joined(request_id) for request_id in request_ids]
-        self.sync(answers[0], **{answer.member_id: b"yours" for answer in answers})
-        for answer in answers[1:]:
-            assert self.sync(answer).assignment == b"yours"
+        responses = [self.joined(request_id) for request_id in request_ids]
+        self.sync(responses[0], **{response.member_id: b"yours" for response in responses})
+        for response in responses[1:]:
+            assert self.sync(response).assignment == b"yours"
         assert self.state() == "Stable"
-        return answers
+        return responses
 
 
 def a_harness(settings: GroupSettings = SETTINGS) -> Harness:

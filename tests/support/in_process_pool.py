@@ -209,7 +209,7 @@ class SentFetch:
             for found in topic.partitions:
                 replica, fetch = silent.pop((topic.topic_id, found.partition))
                 diverging = found.diverging_epoch
-                answer = LeaderResponse(
+                response = LeaderResponse(
                     found.error,
                     Offset(found.high_watermark),
                     Offset(found.log_start_offset),
@@ -219,7 +219,7 @@ class SentFetch:
                     else DivergingEpoch(LeaderEpoch(diverging[0]), Offset(diverging[1])),
                 )
                 try:
-                    replica.on_leader_response(fetch, answer, memoryview(found.records), now_ms)
+                    replica.on_leader_response(fetch, response, memoryview(found.records), now_ms)
                 except StorageError as error:
                     self.refused.append(error)
         for replica, fetch in silent.values():
@@ -351,8 +351,8 @@ class InProcessPool:
             self.state = replace(
                 self.state, partition_epoch=PartitionEpoch(self.state.partition_epoch + 1)
             )
-        answer = IsrResult(proposal.topic_id, proposal.partition, error, self.state)
-        broker.partitions.on_in_sync_responses([(proposal, answer)])
+        response = IsrResult(proposal.topic_id, proposal.partition, error, self.state)
+        broker.partitions.on_in_sync_responses([(proposal, response)])
         return proposal
 
     # ---- replication

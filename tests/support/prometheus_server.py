@@ -73,8 +73,8 @@ class PrometheusServer:
         wait_for("Prometheus to be ready", self._is_ready, seconds=60)
 
     def _is_ready(self) -> bool:
-        with urllib.request.urlopen(f"{self.url}/-/ready", timeout=5) as answer:
-            return bool(answer.status == 200)
+        with urllib.request.urlopen(f"{self.url}/-/ready", timeout=5) as response:
+            return bool(response.status == 200)
 
     def stop(self) -> None:
         if self.process is not None:
@@ -85,8 +85,8 @@ class PrometheusServer:
     def ask(self, path: str, **parameters: str) -> Any:
         """The `data` of an answer of its HTTP API."""
         query = urllib.parse.urlencode(parameters)
-        with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=10) as answer:
-            return json.loads(answer.read())["data"]
+        with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=10) as response:
+            return json.loads(response.read())["data"]
 
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
         """An instant vector: labels and value."""

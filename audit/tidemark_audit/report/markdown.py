@@ -37,14 +37,14 @@ def render_markdown(result: AuditResult) -> str:
         for rule in result.rules
     ]
     if result.what_if:
-        answer = result.what_if
-        lines += ["", f"### What if {_plain(answer.settings)}", ""]
-        lines += [f"{answer.verdict.value}: {_plain(answer.sentence)}.", ""]
+        response = result.what_if
+        lines += ["", f"### What if {_plain(response.settings)}", ""]
+        lines += [f"{response.verdict.value}: {_plain(response.sentence)}.", ""]
         lines += ["| rule | actual | what if | measured then |", "|---|---|---|---|"]
         lines += [
             f"| {was.rule} {_plain(was.title)} | {_SIGNS.get(was.outcome, was.outcome.value)} |"
             f" {_SIGNS.get(would.outcome, would.outcome.value)} | {_plain(would.measured)} |"
-            for was, would in zip(result.rules, answer.rules, strict=True)
+            for was, would in zip(result.rules, response.rules, strict=True)
         ]
     lines += _reported(result, incidents_of(result), "incident")
     lines += _reported(result, gaps_of(result), "gap in the evidence")

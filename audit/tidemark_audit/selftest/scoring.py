@@ -69,13 +69,13 @@ def self_test(
             tell(f"writing samples of scenario {first} and on")
             path = Path(directory) / f"{first:05d}.parquet"
             samples += write_samples(stories[first : first + PER_FILE], path)
-        answers, seconds = {}, {}
+        responses, seconds = {}, {}
         for engine in engines:
             tell(f"{samples} samples on engine {engine.name}")
             started = time.monotonic()
-            answers[engine.name] = by_scenario(_observed(engine, directory), stories)
+            responses[engine.name] = by_scenario(_observed(engine, directory), stories)
             seconds[engine.name] = time.monotonic() - started
-    first_answers, *others = answers.values()
+    first_answers, *others = responses.values()
     differences = tuple(
         f"{story.cluster} ({', '.join(story.names)})"
         for other in others

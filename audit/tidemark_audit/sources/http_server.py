@@ -97,8 +97,8 @@ class Server:
             request = urllib.request.Request(self.url + path, data=body, headers=dict(headers))
             if self.token:
                 request.add_header("Authorization", f"Bearer {self.token}")
-            with urllib.request.urlopen(request, timeout=self.patience.silence_seconds) as answer:
-                return read(Response(answer, started + self.patience.response_seconds))
+            with urllib.request.urlopen(request, timeout=self.patience.silence_seconds) as response:
+                return read(Response(response, started + self.patience.response_seconds))
         except urllib.error.HTTPError as error:
             raise _of_status(error) from error
         except urllib.error.URLError as error:

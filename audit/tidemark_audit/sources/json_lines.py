@@ -222,23 +222,23 @@ def _of_one(document: bytes, place: str) -> list[_Line]:
 
 
 def _of_response(line: bytes, place: str) -> list[_Line]:
-    answer = _RESPONSE.decode(line)
-    if answer.status != "success" or isinstance(answer.data, msgspec.UnsetType):
+    response = _RESPONSE.decode(line)
+    if response.status != "success" or isinstance(response.data, msgspec.UnsetType):
         raise SourceError(
             place,
             expected="a response with status success",
-            found=f"status {answer.status!r} {answer.error}",
+            found=f"status {response.status!r} {response.error}",
             to_do="export it again: Prometheus rejected this query",
         )
-    if answer.warnings:
+    if response.warnings:
         # A selector has nothing to warn of but stores that did not answer (Thanos, remote storage).
         raise SourceError(
             place,
             expected="a complete response",
-            found=f"a partial response: {'; '.join(answer.warnings)}",
+            found=f"a partial response: {'; '.join(response.warnings)}",
             to_do="retry when all stores respond; without them the audit would lack samples",
         )
-    matrix = _MATRIX.decode(answer.data)
+    matrix = _MATRIX.decode(response.data)
     if matrix.result_type not in ("matrix", ""):
         raise NotARange(f"resultType {matrix.result_type}")
     return matrix.result

@@ -129,28 +129,28 @@ class HttpServer:
         started = time.perf_counter()
         request = Request(scope, receive)
         body_bytes = 0
-        answer: AnyResponse | None
+        response: AnyResponse | None
         try:
             if route.is_limited:
                 if route.is_produce:
                     body_bytes = request.body_bytes_at_most(self._limits)
                 self._admission.enter(body_bytes)
         except HttpProblem as problem:
-            answer = problem.answer(request.path, is_produce=route.is_produce)
+            response = problem.answer(request.path, is_produce=route.is_produce)
         else:
             try:
-                answer = await self._answer(route, parameters, request)
+                response = await self._answer(route, parameters, request)
             finally:
                 if route.is_limited:
                     self._admission.leave(body_bytes)
         status = CLIENT_GONE_STATUS
-        if answer is not None:
-            status = answer.status
-            self._admission.bytes_in_flight += len(answer.body)
+        if response is not None:
+            status = response.status
+            self._admission.bytes_in_flight += len(response.body)
             try:
-                await answer.send_to(send)
+                await response.send_to(send)
             finally:
-                self._admission.bytes_in_flight -= len(answer.body)
+                self._admission.bytes_in_flight -= len(response.body)
         self._metrics.observe(route.metric, status, time.perf_counter() - started)
 
     async def _answer(

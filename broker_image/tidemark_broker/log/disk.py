@@ -261,10 +261,10 @@ class OsDisk:
     def network_filesystem(self, path: Path) -> str | None:
         # Python has no statfs; f_type is the first word of struct statfs on every Linux.
         libc = ctypes.CDLL(None, use_errno=True)
-        answer = (ctypes.c_ulong * 64)()
-        if libc.statfs(os.fsencode(path), ctypes.byref(answer)) != 0:
+        response = (ctypes.c_ulong * 64)()
+        if libc.statfs(os.fsencode(path), ctypes.byref(response)) != 0:
             raise OSError(ctypes.get_errno(), "statfs", str(path))
-        return NETWORK_FILESYSTEMS.get(answer[0] & 0xFFFFFFFF)
+        return NETWORK_FILESYSTEMS.get(response[0] & 0xFFFFFFFF)
 
 
 class DiskView:

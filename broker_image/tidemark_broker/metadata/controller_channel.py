@@ -206,7 +206,7 @@ class ControllerChannel:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 body = await self._transport.post(address, path, encode(message))
-            answer = decode(body, kind)
+            response = decode(body, kind)
         except (TimeoutError, ControllerUnavailable, OSError, MalformedMessage) as error:
             if self._leader == address:
                 self._leader = None
@@ -217,7 +217,7 @@ class ControllerChannel:
         if self._hung == address:
             self._hung = None
         self._leader = address
-        return answer
+        return response
 
     async def call_in_background(
         self, path: str, message: object, kind: type[Response], *, timeout_ms: int

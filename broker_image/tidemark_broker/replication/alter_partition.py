@@ -59,14 +59,14 @@ class AlterPartitionManager:
         if response is None or response.error is not ErrorCode.NONE:
             self._put_back(sent)
             return False
-        answers = response.answers
-        is_all_well = all(answer.error is ErrorCode.NONE for answer in answers)
-        for at in range(0, len(answers), RESPONSES_AT_A_TIME):
+        responses = response.answers
+        is_all_well = all(answer.error is ErrorCode.NONE for answer in responses)
+        for at in range(0, len(responses), RESPONSES_AT_A_TIME):
             if at:
                 await asyncio.sleep(0)  # let others run between slices
             few = [
                 (proposal, answer)
-                for answer in answers[at : at + RESPONSES_AT_A_TIME]
+                for answer in responses[at : at + RESPONSES_AT_A_TIME]
                 if (proposal := sent.pop((answer.topic_id, answer.partition), None)) is not None
             ]
             _log_responses(few)
@@ -90,9 +90,9 @@ def _log_responses(responded: Sequence[Responded]) -> None:
             "leader_epoch": proposal.leader_epoch,
             "partition_epoch": proposal.partition_epoch,
             "proposed": [member.broker_id for member in proposal.new_in_sync_replicas],
-            "answer": answer.error.name,
+            "answer": response.error.name,
         }
-        for proposal, answer in responded
+        for proposal, response in responded
     ]
     if len(reported) == 1:
         _log.info("in-sync replicas proposed", extra=reported[0])

@@ -96,12 +96,12 @@ class FollowerFetchHandler(PartitionObserver):
         found = self._responses(
             link
         )  # partitions that the last response had no room for come first
-        budget = _budget(request) - sum(len(answer.records) for answer in found.values())
+        budget = _budget(request) - sum(len(response.records) for response in found.values())
         for key in requested:
-            answer = self._first_response(key, link, request, budget, now_ms)
-            if answer is not None:
-                found[key] = answer
-                budget -= len(answer.records)
+            response = self._first_response(key, link, request, budget, now_ms)
+            if response is not None:
+                found[key] = response
+                budget -= len(response.records)
         link.contact.last_fetch_ms = now_ms
         if found or request.max_wait_ms <= 0:
             self._respond(link, found, respond)
@@ -288,10 +288,10 @@ class FollowerFetchHandler(PartitionObserver):
             requested = link.requested.get(key)
             if requested is None:
                 continue
-            answer, _ = self._check(key, requested, request, budget)
-            if answer is not None:
-                found[key] = answer
-                budget -= len(answer.records)
+            response, _ = self._check(key, requested, request, budget)
+            if response is not None:
+                found[key] = response
+                budget -= len(response.records)
         return found
 
     def _first_response(
@@ -306,19 +306,19 @@ class FollowerFetchHandler(PartitionObserver):
         replica = self._partitions.hosted(*key)
         # Before the read: later appends must not make the follower look late.
         leader_end = Offset(-1) if replica is None else replica.log.log_end_offset
-        answer, accepted = self._check(key, requested, request, budget)
+        response, accepted = self._check(key, requested, request, budget)
         if accepted is None or replica is None:
-            return answer
+            return response
         is_session = request.session_epoch >= FIRST_SESSION_EPOCH
         replica.on_replica_fetch(accepted, leader_end, now_ms, link.contact if is_session else None)
         self._partitions.ticks.note(replica)
-        if answer is None:
+        if response is None:
             if accepted.fetch_offset != leader_end:  # there was no room
                 link.unread[key] = None
             return None
-        if not answer.records:
-            return answer
-        return _with_watermark(answer, replica.high_watermark)
+        if not response.records:
+            return response
+        return _with_watermark(response, replica.high_watermark)
 
     def _check(
         self, key: Key, requested: FetchPartition, request: FetchRequest, budget: int
@@ -367,14 +367,14 @@ class FollowerFetchHandler(PartitionObserver):
                 self._partitions.fail_storage(error)
             _log.error("follower fetch failed", extra={"error": str(error)})
             return PartitionResponse(requested.partition, ErrorCode.KAFKA_STORAGE_ERROR), None
-        answer = PartitionResponse(
+        response = PartitionResponse(
             requested.partition,
             ErrorCode.NONE,
             replica.high_watermark,
             log.log_start_offset,
             records,
         )
-        return answer, fetch
+        return response, fetch
 
     def _records(self, replica: Partition, offset: Offset, max_bytes: int) -> bytes:
         shared = self._shared
@@ -439,20 +439,22 @@ class FollowerFetchHandler(PartitionObserver):
     def _respond(self, link: FollowerSession, found: Found, respond: Respond) -> None:
         self._add_positions(link, found)
         topics: dict[TopicId, list[PartitionResponse]] = {}
-        for key, answer in found.items():
-            topics.setdefault(key[0], []).append(answer)
-            if answer.error is not ErrorCode.NONE or answer.diverging_epoch is not None:
+        for key, response in found.items():
+            topics.setdefault(key[0], []).append(response)
+            if response.error is not ErrorCode.NONE or response.diverging_epoch is not None:
                 link.reported_positions.pop(key, None)
                 self._forget(link, key)
                 continue
             link.reported_positions[key] = (
-                Offset(answer.high_watermark),
-                Offset(answer.log_start_offset),
+                Offset(response.high_watermark),
+                Offset(response.log_start_offset),
             )
-            if answer.records:
+            if response.records:
                 self._close_open_fetch(link, key)
         respond(
-            tuple(TopicResponse(topic_id, tuple(answers)) for topic_id, answers in topics.items())
+            tuple(
+                TopicResponse(topic_id, tuple(responses)) for topic_id, responses in topics.items()
+            )
         )
 
 

@@ -218,8 +218,8 @@ class ProcessesEnvironment:
         return read_report(ended)
 
     async def audit(self) -> AuditResponse | str:
-        answer = await self._scraper.audit(self._events.parent / "demo-audit")
-        return self._scraper.missing if answer is None else answer
+        response = await self._scraper.audit(self._events.parent / "demo-audit")
+        return self._scraper.missing if response is None else response
 
     async def worn_brokers(self) -> frozenset[int]:
         """Local mode holds back the second restart of what lived for less than three seconds."""

@@ -144,8 +144,8 @@ class Scraper:
     def _get(self, path: str) -> bytes | None:
         """Return a response's body; None without a good response."""
         try:
-            with urllib.request.urlopen(self._url + path, timeout=2) as answer:
-                return bytes(answer.read())
+            with urllib.request.urlopen(self._url + path, timeout=2) as response:
+                return bytes(response.read())
         except OSError:
             return None
 

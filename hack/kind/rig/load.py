@@ -55,8 +55,8 @@ def load(found: Docker, nodes: Sequence[str], names: Sequence[str]) -> None:
     began = time.monotonic()
     wanted = {name: _identity(found, name) for name in names}
     with ThreadPoolExecutor(config.NODES) as pool:
-        answers = pool.map(partial(_has, found, wanted), nodes)
-        has = dict(zip(nodes, answers, strict=True))
+        responses = pool.map(partial(_has, found, wanted), nodes)
+        has = dict(zip(nodes, responses, strict=True))
         lacking = [node for node in nodes if not has[node].issuperset(f"image {n}" for n in names)]
         moved = 0
         if lacking:

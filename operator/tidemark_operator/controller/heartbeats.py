@@ -214,8 +214,8 @@ class Heartbeats:
         )
         older = self.polls.open(poll)
         if older is not None:
-            answer = replace(self._response(older), push=None)  # the newer poll brings it
-            self.polls.answer(older, answer, self._now_ms())
+            response = replace(self._response(older), push=None)  # the newer poll brings it
+            self.polls.answer(older, response, self._now_ms())
         try:
             if not self._requested_transitions.note(request):
                 self.response_ready()  # else once they are granted, or at the poll's deadline

@@ -52,10 +52,10 @@ def create_app(
 
     async def called(request: web.Request) -> web.Response:
         try:
-            answer = await calls[request.path](await _read(request))
+            response = await calls[request.path](await _read(request))
         except MalformedMessage as error:
             raise web.HTTPBadRequest(text=str(error)) from error
-        return web.Response(body=answer, content_type="application/json")
+        return web.Response(body=response, content_type="application/json")
 
     async def health(_: web.Request) -> web.Response:
         return _json({"leads": service.is_leading, "controllerEpoch": service.controller_epoch})

@@ -167,8 +167,8 @@ class KubernetesStore:
         return self._path(kind, item["metadata"]["namespace"], item["metadata"]["name"])
 
     async def _call(self, method: str, path: str, body: Object | None = None) -> Object:
-        answer: Object = msgspec.json.decode(await self._call_for_bytes(method, path, body))
-        return _trimmed(answer)
+        response: Object = msgspec.json.decode(await self._call_for_bytes(method, path, body))
+        return _trimmed(response)
 
     async def _call_for_bytes(self, method: str, path: str, body: Object | None = None) -> bytes:
         what = f"{method} {path}"
@@ -244,16 +244,16 @@ def _words(data: bytes) -> tuple[str, str, tuple[str, ...], str]:
     A proxy's text is shortened.
     """
     try:
-        answer: Any = msgspec.json.decode(data)
+        response: Any = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return "", data[:200].decode(errors="replace"), (), ""
-    if not isinstance(answer, dict):
+    if not isinstance(response, dict):
         return "", "", (), ""
-    details = answer.get("details") or {}
+    details = response.get("details") or {}
     causes = details.get("causes") or ()
     return (
-        str(answer.get("reason", "")),
-        str(answer.get("message", "")),
+        str(response.get("reason", "")),
+        str(response.get("message", "")),
         tuple(str(cause.get("reason", "")) for cause in causes),
         str(details.get("kind", "")),
     )

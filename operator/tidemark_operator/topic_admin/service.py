@@ -171,11 +171,11 @@ class TopicAdmin:
         async def nothing() -> Iterable[TopicResult]:
             return ()
 
-        answer = await self._responded(request.broker, 0, nothing)
-        if answer.error is not ErrorCode.NONE:
-            return answer
+        response = await self._responded(request.broker, 0, nothing)
+        if response.error is not ErrorCode.NONE:
+            return response
         return replace(
-            answer, applied_version=self._controller.applied_version(request.broker.pool)
+            response, applied_version=self._controller.applied_version(request.broker.pool)
         )
 
     async def _each(

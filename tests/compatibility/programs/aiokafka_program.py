@@ -150,8 +150,8 @@ async def admin(requested: argparse.Namespace) -> None:
     check((await client.create_partitions({requested.topic: NewPartitions(4)})).topic_errors)
     configs = {RETENTION: str(2 * HOUR_MS)}
     resource = ConfigResource(ConfigResourceType.TOPIC, requested.topic, configs)
-    for answer in await client.alter_configs([resource]):
-        assert all(one[0] == 0 for one in answer.resources), answer
+    for response in await client.alter_configs([resource]):
+        assert all(one[0] == 0 for one in response.resources), response
     await notify_topic(client, requested.topic, 4, 2)
     check((await client.delete_topics([requested.topic])).topic_error_codes)
     emit("topic_deleted")
@@ -180,9 +180,9 @@ async def notify_topic(
 
 async def described(client: AIOKafkaAdminClient, topic: str) -> tuple[int, int]:
     (found,) = await client.describe_topics([topic])
-    (answer,) = await client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
-    ((code, *_, entries),) = answer.resources
-    assert code == 0, answer
+    (response,) = await client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+    ((code, *_, entries),) = response.resources
+    assert code == 0, response
     return len(found["partitions"]), int({entry[0]: entry[1] for entry in entries}[RETENTION])
 
 

@@ -106,20 +106,20 @@ class GroupsMachine(RuleBasedStateMachine):
         self._read_join(client)
 
     def _read_join(self, client: Client) -> None:
-        answer = self.harness.answers.get(
+        response = self.harness.answers.get(
             -1 if client.join_request is None else client.join_request
         )
-        if answer is None:
+        if response is None:
             return
-        assert isinstance(answer, JoinGroupResponse)
+        assert isinstance(response, JoinGroupResponse)
         epoch = self.harness.responded_in[client.join_request or 0]
         client.join_request = None
-        if answer.error is not ErrorCode.NONE:
+        if response.error is not ErrorCode.NONE:
             client.member_id = ""
             return
-        client.member_id, client.generation_id = answer.member_id, answer.generation_id
-        client.is_leader = bool(answer.members) and not answer.skip_assignment
-        client.members = tuple(member.member_id for member in answer.members)
+        client.member_id, client.generation_id = response.member_id, response.generation_id
+        client.is_leader = bool(response.members) and not response.skip_assignment
+        client.members = tuple(member.member_id for member in response.members)
         if client.is_leader:
             # A generation that the log never held is made again by the next coordinator.
             generation = (epoch, client.generation_id)
@@ -136,18 +136,18 @@ class GroupsMachine(RuleBasedStateMachine):
         )
 
     def _read_sync(self, client: Client) -> None:
-        answer = self.harness.answers.get(
+        response = self.harness.answers.get(
             -1 if client.sync_request is None else client.sync_request
         )
-        if answer is None:
+        if response is None:
             return
-        assert isinstance(answer, SyncGroupResponse)
+        assert isinstance(response, SyncGroupResponse)
         client.sync_request = None
-        if answer.error is not ErrorCode.NONE:
-            if answer.error is not ErrorCode.REBALANCE_IN_PROGRESS:
+        if response.error is not ErrorCode.NONE:
+            if response.error is not ErrorCode.REBALANCE_IN_PROGRESS:
                 client.member_id = ""
             return
-        assert answer.assignment in {
+        assert response.assignment in {
             f"{generation_id}:{maker}".encode()
             for (_, generation_id), maker in self.makers.items()
             if generation_id == client.generation_id
@@ -155,13 +155,13 @@ class GroupsMachine(RuleBasedStateMachine):
         client.is_stable = True
 
     def _heartbeat(self, client: Client) -> None:
-        answer = self.harness.ask(
+        response = self.harness.ask(
             Heartbeat("g", client.generation_id, client.member_id, client.instance)
         )
-        assert isinstance(answer, HeartbeatResponse)
-        if answer.error is not ErrorCode.NONE:
+        assert isinstance(response, HeartbeatResponse)
+        if response.error is not ErrorCode.NONE:
             client.is_stable = False
-            if answer.error is not ErrorCode.REBALANCE_IN_PROGRESS:
+            if response.error is not ErrorCode.REBALANCE_IN_PROGRESS:
                 client.member_id = ""
 
     # What the world does
@@ -200,12 +200,12 @@ class GroupsMachine(RuleBasedStateMachine):
     @invariant()
     def committed_offsets_never_go_back(self) -> None:
         for request, offset in tuple(self.commits.items()):
-            answer = self.harness.answers.get(request)
-            if answer is None:
+            response = self.harness.answers.get(request)
+            if response is None:
                 continue
-            assert isinstance(answer, OffsetCommitResponse)
+            assert isinstance(response, OffsetCommitResponse)
             del self.commits[request]
-            if answer.partitions[0].error is ErrorCode.NONE:
+            if response.partitions[0].error is ErrorCode.NONE:
                 self.acknowledged = max(self.acknowledged, offset)
         assert self.harness.fetched().get("t", 0) >= self.acknowledged
 

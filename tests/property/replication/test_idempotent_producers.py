@@ -45,8 +45,8 @@ class RetriesAndFailovers(RuleBasedStateMachine):
 
     def acknowledged(self) -> dict[Sent, int]:
         found: dict[Sent, int] = {}
-        for sent, answers in self.results.items():
-            offsets = {r.base_offset for (r,) in filter(None, answers) if r.error == 0}
+        for sent, responses in self.results.items():
+            offsets = {r.base_offset for (r,) in filter(None, responses) if r.error == 0}
             assert len(offsets) <= 1, (sent, offsets)
             if offsets:
                 found[sent] = offsets.pop()
@@ -54,8 +54,8 @@ class RetriesAndFailovers(RuleBasedStateMachine):
 
     def send(self, producer_id: int, sequence: int) -> None:
         data = a_produced_batch(sequence, f"{producer_id}:{sequence}", producer_id=producer_id)
-        answers = self.pool.brokers[self.leader].produce_bytes(data, timeout_ms=100_000)
-        self.results.setdefault((producer_id, sequence), []).append(answers)
+        responses = self.pool.brokers[self.leader].produce_bytes(data, timeout_ms=100_000)
+        self.results.setdefault((producer_id, sequence), []).append(responses)
 
     def open_sequences(self, producer_id: int) -> range:
         """Those in flight: the client may send them again, and goes on when the first is told."""

@@ -260,8 +260,8 @@ class _Connection(asyncio.Protocol):
         found = await self._broker.producer_ids.init(question.producer_id, question.producer_epoch)
         if question.producer_id < 0 and found.error is ErrorCode.NONE:
             self._checker.on_producer_id(found.producer_id)
-        answer = InitProducerResponse(int(found.error), found.producer_id, found.producer_epoch)
-        self._reply(number, answer)
+        response = InitProducerResponse(int(found.error), found.producer_id, found.producer_epoch)
+        self._reply(number, response)
 
     def _produce(self, number: int, question: Produce) -> None:
         has_returned = False
@@ -289,10 +289,10 @@ class _Connection(asyncio.Protocol):
             elif result.error is ErrorCode.UNKNOWN_PRODUCER_ID:
                 self._checker.on_unknown_producer(self._broker, question)
             if question.acks != 0:
-                answer = ProduceResponse(
+                response = ProduceResponse(
                     int(result.error), result.base_offset, is_rejected, topic_id
                 )
-                self._reply(number, answer)
+                self._reply(number, response)
 
         taken = self._checker.on_requested(self._broker, question)
         self._partitions.produce(

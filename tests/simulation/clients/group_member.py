@@ -197,8 +197,8 @@ class GroupMember:
             "group_id": self.checks.group_id,
             "topics": ({"topic": self.plan.topic, "partitions": partitions},),
         }
-        answer = await self._ask(OFFSET_FETCH_API, {"groups": (requested,)})
-        (found,) = answer["groups"]
+        response = await self._ask(OFFSET_FETCH_API, {"groups": (requested,)})
+        (found,) = response["groups"]
         _check(found)
         for entry in found["topics"][0]["partitions"]:
             mark = mark_of(entry["offset"], entry["metadata"])
@@ -222,9 +222,9 @@ class GroupMember:
             **self._identity,
             "topics": ({"topic": self.plan.topic, "partitions": entries},),
         }
-        answer = await self._ask(OFFSET_COMMIT_API, values)
+        response = await self._ask(OFFSET_COMMIT_API, values)
         errors = [ErrorCode.NONE]
-        for entry in answer["topics"][0]["partitions"]:
+        for entry in response["topics"][0]["partitions"]:
             partition = entry["partition"]
             errors.append(ErrorCode(entry["error"]))
             if entry["error"] == ErrorCode.NONE:

@@ -123,8 +123,8 @@ class SessionConsumer:
         session.epoch = session.epoch + 1 if reply.session_id else 0
         session.sent = {} if session.epoch == 0 else session.sent | changed
         for topic in reply.topics:
-            for answer in topic.partitions:
-                self._take(answer, positions.get(answer.partition, 0), invoked_us)
+            for response in topic.partitions:
+                self._take(response, positions.get(response.partition, 0), invoked_us)
 
     def _request(self, session: _Session, changed: dict[int, int]) -> FetchRequest:
         requested = tuple(

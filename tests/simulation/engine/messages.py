@@ -46,13 +46,13 @@ async def request(host: str, port: int, path: str, body: bytes) -> bytes:
         name = path.encode()
         charge_message(body)
         transport.write(_REQUEST.pack(len(body), len(name)) + name + body)
-        status, answer = await protocol.responded
-        charge_message(answer)
+        status, response = await protocol.responded
+        charge_message(response)
     finally:
         transport.close()
     if status != STATUS_OK:
-        raise RequestFailed(f"expected status 200, found {status}: {answer[:200]!r}")
-    return answer
+        raise RequestFailed(f"expected status 200, found {status}: {response[:200]!r}")
+    return response
 
 
 class _Caller(asyncio.Protocol):
@@ -100,12 +100,12 @@ class MessageServer:
         if faults.request_doubled and chance.random() < faults.request_doubled:
             asyncio.get_running_loop().create_task(_ignored(handler(body)))
         try:
-            answer = await handler(body)
+            response = await handler(body)
         except Exception as error:
             return STATUS_BAD, f"{type(error).__name__}: {error}".encode()
         if faults.response_lost and chance.random() < faults.response_lost:
             await asyncio.get_running_loop().create_future()
-        return STATUS_OK, answer
+        return STATUS_OK, response
 
 
 async def _ignored(work: Awaitable[bytes]) -> None:
@@ -144,7 +144,7 @@ class _Served(asyncio.Protocol):
 
     async def _answer(self, path: str, body: bytes) -> None:
         charge_message(body)
-        status, answer = await self._server.answer(path, body)
-        charge_message(answer)
+        status, response = await self._server.answer(path, body)
+        charge_message(response)
         if self._transport is not None:
-            self._transport.write(_RESPONSE.pack(len(answer), status) + answer)
+            self._transport.write(_RESPONSE.pack(len(response), status) + response)

@@ -81,8 +81,8 @@ class FakeController:
 
     async def _register(self, request: web.Request) -> web.Response:
         self.registered.append(decode(await request.read(), RegisterRequest))
-        answer = self.registrations.pop(0) if self.registrations else REGISTERED
-        return web.Response(body=encode(answer))
+        response = self.registrations.pop(0) if self.registrations else REGISTERED
+        return web.Response(body=encode(response))
 
     async def _allocate(self, request: web.Request) -> web.Response:
         requested = decode(await request.read(), AllocateProducerIdsRequest)

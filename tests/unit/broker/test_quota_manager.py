@@ -90,8 +90,8 @@ def test_a_producer_above_its_quota_is_told_and_not_heard_until_then(tmp_path: P
         kafka_client.push(quotas=(ClientQuota("bulk", produce_bytes_per_second=100_000),))
         client, other = await Client.connect(kafka_client), await Client.connect(kafka_client)
         batch = a_batch("x" * 1_040_000)
-        answer = await client.ask(produce(batch, client_id="bulk"))
-        reported_ms = throttle_of_produce(answer)
+        response = await client.ask(produce(batch, client_id="bulk"))
+        reported_ms = throttle_of_produce(response)
         assert 300 <= reported_ms <= 500
         began = time.monotonic()
         client.send(API_VERSIONS_REQUEST)
@@ -126,8 +126,8 @@ def test_time_on_the_loop_is_limited_too(tmp_path: Path) -> None:
         throttled = 0
         for _ in range(300):
             async with asyncio.timeout(10):
-                answer = await client.ask(request(3, 3, b"\xff\xff\xff\xff\x00", "busy"))
-            throttled = int.from_bytes(answer[:4], "big")
+                response = await client.ask(request(3, 3, b"\xff\xff\xff\xff\x00", "busy"))
+            throttled = int.from_bytes(response[:4], "big")
             if throttled:
                 break
         assert throttled > 0
@@ -194,8 +194,8 @@ def test_quotas_are_not_altered_here_and_the_refusal_says_where(tmp_path: Path) 
         entity = ({"entity_type": "client-id", "entity_name": "a"},)
         operation = {"key": "producer_byte_rate", "value": 1.0, "remove": False}
         values = {"entries": ({"entity": entity, "ops": (operation,)},), "validate_only": False}
-        answer = await client.ask(ALTER_CLIENT_QUOTAS_API.encode_request(7, 1, "test", values))
-        _, found = ALTER_CLIENT_QUOTAS_API.decode_response(INT32.pack(7) + answer, 1)
+        response = await client.ask(ALTER_CLIENT_QUOTAS_API.encode_request(7, 1, "test", values))
+        _, found = ALTER_CLIENT_QUOTAS_API.decode_response(INT32.pack(7) + response, 1)
         (entry,) = found["entries"]
         assert (entry["error"], entry["entity"]) == (ErrorCode.POLICY_VIOLATION, entity)
         assert "BrokerPool" in entry["error_message"]

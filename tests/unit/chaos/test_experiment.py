@@ -192,8 +192,8 @@ def test_an_anomaly_of_the_history_fails_the_demo() -> None:
 def test_another_verdict_than_pass_follows_a_sentence_that_says_why(verdict: str) -> None:
     """PASSED and then VIOLATED would read as a contradiction."""
     written = io.StringIO()
-    answer = AuditResponse(verdict, "what was measured", (), "report.html")
-    ProgressOutput(Console(file=written, width=200)).audit(answer)
+    response = AuditResponse(verdict, "what was measured", (), "report.html")
+    ProgressOutput(Console(file=written, width=200)).audit(response)
     before = written.getvalue().partition(f"  {verdict}  what was measured")[0].strip()
     assert bool(before) is (verdict != "PASS")
     assert before.endswith(":") or verdict == "PASS"

@@ -106,40 +106,40 @@ def error(code: ErrorCode) -> bytes:
 
 
 def test_coordinator_is_found() -> None:
-    answer = error(ErrorCode.NONE) + struct.pack(">i", 2) + text("b2") + struct.pack(">i", 9092)
-    head, body, found = requested(answer, lambda at: find_coordinator(at, "g"))
+    response = error(ErrorCode.NONE) + struct.pack(">i", 2) + text("b2") + struct.pack(">i", 9092)
+    head, body, found = requested(response, lambda at: find_coordinator(at, "g"))
     assert head == (FIND_COORDINATOR, 0)
     assert (body, found) == (text("g"), ("b2", 9092))
 
 
 def test_group_is_deleted_or_the_broker_says_why() -> None:
-    answer = struct.pack(">i", 0) + listing([text("g") + error(ErrorCode.NONE)])
-    head, body, _ = requested(answer, lambda at: delete_group(at, "g"))
+    response = struct.pack(">i", 0) + listing([text("g") + error(ErrorCode.NONE)])
+    head, body, _ = requested(response, lambda at: delete_group(at, "g"))
     assert (head, body) == ((DELETE_GROUPS, 0), listing([text("g")]))
-    answer = struct.pack(">i", 0) + listing([text("g") + error(ErrorCode.NON_EMPTY_GROUP)])
+    response = struct.pack(">i", 0) + listing([text("g") + error(ErrorCode.NON_EMPTY_GROUP)])
     with pytest.raises(KafkaFailed, match="group g was not deleted: NON_EMPTY_GROUP"):
-        requested(answer, lambda at: delete_group(at, "g"))
+        requested(response, lambda at: delete_group(at, "g"))
 
 
 def test_offsets_are_committed_for_a_group_without_members() -> None:
     rows = [struct.pack(">i", number) + error(ErrorCode.NONE) for number in (0, 1)]
-    answer = listing([text("orders") + listing(rows)])
+    response = listing([text("orders") + listing(rows)])
     wanted = {("orders", 1): 7, ("orders", 0): 5}
-    head, body, _ = requested(answer, lambda at: commit(at, "g", wanted))
+    head, body, _ = requested(response, lambda at: commit(at, "g", wanted))
     sent = [struct.pack(">iq", number, offset) + text("") for number, offset in ((0, 5), (1, 7))]
     expected = text("g") + struct.pack(">i", -1) + text("") + struct.pack(">q", -1)
     assert head == (OFFSET_COMMIT, 2)
     assert body == expected + listing([text("orders") + listing(sent)])
     rows[1] = struct.pack(">i", 1) + error(ErrorCode.UNKNOWN_MEMBER_ID)
-    answer = listing([text("orders") + listing(rows)])
+    response = listing([text("orders") + listing(rows)])
     with pytest.raises(KafkaFailed, match="orders-1 was not committed: UNKNOWN_MEMBER_ID"):
-        requested(answer, lambda at: commit(at, "g", wanted))
+        requested(response, lambda at: commit(at, "g", wanted))
 
 
 def test_offset_by_time_is_read() -> None:
     row = struct.pack(">i", 0) + error(ErrorCode.NONE) + struct.pack(">qq", 1000, 42)
-    answer = listing([text("orders") + listing([row])])
-    head, body, found = requested(answer, lambda at: offset_at(at, ORDERS, 900))
+    response = listing([text("orders") + listing([row])])
+    head, body, found = requested(response, lambda at: offset_at(at, ORDERS, 900))
     sent = listing([struct.pack(">iq", 0, 900)])
     assert (head, found) == ((LIST_OFFSETS, 1), 42)
     assert body == struct.pack(">i", -1) + listing([text("orders") + sent])

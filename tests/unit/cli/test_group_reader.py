@@ -223,9 +223,9 @@ def test_records_of_another_topic_of_that_name_are_not_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async def of_another(request: web.Request) -> web.StreamResponse:
-        answer = await coordinator.next_page(request)
-        answer.headers["Tidemark-Topic-Ids"] = f"{TOPIC}=second"
-        return answer
+        response = await coordinator.next_page(request)
+        response.headers["Tidemark-Topic-Ids"] = f"{TOPIC}=second"
+        return response
 
     coordinator = Coordinator(TEN, next_polls=[of_another])
     with pytest.raises(CommandFailed, match="another topic has its name"):

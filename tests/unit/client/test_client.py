@@ -92,8 +92,10 @@ def test_only_what_is_said_to_be_not_written_is_sent_again(
 ) -> None:
     async def story() -> None:
         async with FakeCluster() as cluster, TidemarkClient(cluster.urls) as client:
-            answer = answering(lambda: problem(status, error, outcome=outcome, retriable=retriable))
-            cluster.next_responses = [answer]
+            response = answering(
+                lambda: problem(status, error, outcome=outcome, retriable=retriable)
+            )
+            cluster.next_responses = [response]
             result = await client.produce(TOPIC, 0, RECORD)
             assert result == Unknown(error, f"detail of {error}")
             assert cluster.produced_at == [0]

@@ -28,9 +28,9 @@ class Server:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 self.requests.append(head)
-                answer = self.answers.pop(0)
-                writer.write(answer)
-                if not answer or b"close" in answer:
+                response = self.answers.pop(0)
+                writer.write(response)
+                if not response or b"close" in response:
                     break
         except (EOFError, OSError, IndexError):
             pass

@@ -238,10 +238,10 @@ class ClassicGroup:
                 self.believe_in(member, now)
 
     def _response_sync(self, request_id: int, member: Member) -> None:
-        answer = SyncGroupResponse(
+        response = SyncGroupResponse(
             ErrorCode.NONE, self.protocol_type, self.protocol, member.assignment
         )
-        self.pending_appends.answer(request_id, answer)
+        self.pending_appends.answer(request_id, response)
 
     def _reject_syncs(self, error: ErrorCode) -> None:
         for member in self.members.values():

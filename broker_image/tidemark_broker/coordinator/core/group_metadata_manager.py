@@ -252,8 +252,8 @@ class GroupMetadataManager:
     def on_fetch(self, request_id: int, fetch: OffsetFetch) -> None:
         coordinated = self._groups.get(fetch.group_id)
         offsets = GroupOffsets() if coordinated is None else coordinated.offsets
-        answer = OffsetFetchResponse(ErrorCode.NONE, offsets.fetch(fetch.partitions))
-        self._pending_appends.answer(request_id, answer)
+        response = OffsetFetchResponse(ErrorCode.NONE, offsets.fetch(fetch.partitions))
+        self._pending_appends.answer(request_id, response)
 
     def on_delete_offsets(self, request_id: int, delete: OffsetDelete, now: ClockReading) -> None:
         coordinated = self._groups.get(delete.group_id)

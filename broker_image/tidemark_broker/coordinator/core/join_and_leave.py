@@ -193,15 +193,15 @@ class GroupMembership:
             return
         # An older client that heard it leads would assign anew, in a generation that has an
         # assignment. So it is told its former id leads: it follows (KIP-345).
-        answer = group.joined_response(member, tells_members=False)
+        response = group.joined_response(member, tells_members=False)
         group.response_join(
             member,
             JoinGroupResponse(
                 ErrorCode.NONE,
-                answer.member_id,
-                answer.generation_id,
-                answer.protocol_type,
-                answer.protocol,
+                response.member_id,
+                response.generation_id,
+                response.protocol_type,
+                response.protocol,
                 leader_before or "",
             ),
         )

@@ -262,8 +262,8 @@ class GroupMemberClient:
 
     async def _heartbeat(self, generation: Generation) -> ErrorCode:
         values = {"generation_id": generation.generation_id, "member_id": generation.member_id}
-        answer = await self._coordinator_lookup.ask(HEARTBEAT_API, values, RESPONSE_TIMEOUT_MS)
-        return ErrorCode(answer["error"])
+        response = await self._coordinator_lookup.ask(HEARTBEAT_API, values, RESPONSE_TIMEOUT_MS)
+        return ErrorCode(response["error"])
 
     async def _join(self, topics: tuple[str, ...]) -> Generation:
         joined = await self._joined(topics)

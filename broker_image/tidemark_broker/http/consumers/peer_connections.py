@@ -97,9 +97,9 @@ class BrokerConnection(asyncio.Protocol):
         """
         version = _PEER_VERSIONS.get(api.api_key, api.max_version)
         frame = api.encode_request(self._correlation_id + 1, version, self._client_id, values)
-        answer = await self._ask(frame, timeout_ms)
+        response = await self._ask(frame, timeout_ms)
         try:
-            return api.decode_response(answer, version)[1]
+            return api.decode_response(response, version)[1]
         except MalformedFrame as error:
             raise BrokerUnavailable(f"{api.name}: {error}") from error
 
@@ -110,9 +110,9 @@ class BrokerConnection(asyncio.Protocol):
         """
         number = self._correlation_id + 1
         frame = encode_fetch_request(request, correlation_id=number, client_id=self._client_id)
-        answer = await self._ask(frame, timeout_ms)
+        response = await self._ask(frame, timeout_ms)
         try:
-            return decode_fetch_response(answer)
+            return decode_fetch_response(response)
         except MalformedFrame as error:
             raise BrokerUnavailable(f"Fetch: {error}") from error
 

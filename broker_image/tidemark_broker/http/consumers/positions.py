@@ -123,10 +123,10 @@ class Positions:
         Raises BrokerUnavailable, GroupRejected.
         """
         requested = {"group_id": self.coordinator_lookup.group_id, "topics": _by_topic(partitions)}
-        answer = await self.coordinator_lookup.ask(
+        response = await self.coordinator_lookup.ask(
             OFFSET_FETCH_API, {"groups": (requested,)}, RESPONSE_TIMEOUT_MS
         )
-        (found,) = answer["groups"]
+        (found,) = response["groups"]
         if found["error"] != ErrorCode.NONE:
             raise GroupRejected(ErrorCode(found["error"]))
         return {
@@ -147,12 +147,12 @@ class Positions:
             raise BrokerUnavailable(f"partition {topic}-{number}: no leader at the moment")
         link = await self.peers.broker(state.leader)
         requested = {"partition": number, "current_leader_epoch": -1, "timestamp": end}
-        answer = await link.ask(
+        response = await link.ask(
             LIST_OFFSETS_API,
             {"replica_id": -1, "topics": ({"topic": topic, "partitions": (requested,)},)},
             RESPONSE_TIMEOUT_MS,
         )
-        entry = answer["topics"][0]["partitions"][0]
+        entry = response["topics"][0]["partitions"][0]
         if entry["error"] != ErrorCode.NONE:
             raise BrokerUnavailable(f"{topic}-{number}: {ErrorCode(entry['error']).name}")
         return max(0, int(entry["offset"]))
@@ -177,10 +177,10 @@ class Positions:
                 {"topic": topic, "partitions": tuple(entries)} for topic, entries in topics.items()
             ),
         }
-        answer = await self.coordinator_lookup.ask(OFFSET_COMMIT_API, values, RESPONSE_TIMEOUT_MS)
+        response = await self.coordinator_lookup.ask(OFFSET_COMMIT_API, values, RESPONSE_TIMEOUT_MS)
         errors = {
             (topic["topic"], entry["partition"]): ErrorCode(entry["error"])
-            for topic in answer["topics"]
+            for topic in response["topics"]
             for entry in topic["partitions"]
         }
         for place, error in errors.items():

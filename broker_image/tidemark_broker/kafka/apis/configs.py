@@ -64,12 +64,12 @@ class ConfigAdmin:
         return {"resources": Each(resources, described)}
 
     def _described(self, resource: Values, requested: Values) -> Values:
-        answer = _resource(resource) | {"error": ErrorCode.NONE}
+        response = _resource(resource) | {"error": ErrorCode.NONE}
         configs = self._configs(resource)
         if isinstance(configs, TopicResult):
-            return answer | reported(configs)
+            return response | reported(configs)
         names = frozenset(resource["names"] or ())  # none: all of them, as Kafka
-        return answer | {
+        return response | {
             "configs": tuple(
                 {
                     **config,

@@ -126,10 +126,10 @@ class ConsumerFetch:
         max_bytes = max(1, min(self._requested_bytes, self._share_bytes()))
         for key, requested in self._requested.items():
             read_bytes[key] = min(max(1, requested.max_bytes), max_bytes - total)
-            answer = self._read(key, requested, read_bytes[key])
-            found[key] = answer
-            total += len(answer.records)
-            is_final = is_final or _ends_the_wait(answer)
+            response = self._read(key, requested, read_bytes[key])
+            found[key] = response
+            total += len(response.records)
+            is_final = is_final or _ends_the_wait(response)
             yield 1
             if self._is_over:
                 return
@@ -292,8 +292,8 @@ def _fetch_of_replica(services: HandlerContext, request: KafkaRequest, fetch: Fe
     session_id = NO_SESSION if fetch.session_epoch < 0 else REPLICA_SESSION_ID
 
     def respond(topics: tuple[TopicResponse, ...]) -> None:
-        answer = FetchResponse(correlation_id, ErrorCode.NONE, topics, session_id)
-        request.answer(encode_fetch_response(answer))
+        response = FetchResponse(correlation_id, ErrorCode.NONE, topics, session_id)
+        request.answer(encode_fetch_response(response))
 
     broker = services.partitions.metadata.brokers.get(BrokerId(fetch.replica_id))
     if broker is not None and broker.broker_epoch == fetch.replica_epoch:
@@ -385,13 +385,13 @@ class ConsumerFetches:
             if session is not None:
                 session.record_reported(key, answer)
         named = {key[:2]: key for key in found}
-        answers = tuple(
+        responses = tuple(
             TopicResponse(named[name][1], tuple(entries), named[name][0])
             for name, entries in topics.items()
         )
         session_id = NO_SESSION if session is None else session.session_id
         correlation_id = request.header.correlation_id
-        response = FetchResponse(correlation_id, ErrorCode.NONE, answers, session_id)
+        response = FetchResponse(correlation_id, ErrorCode.NONE, responses, session_id)
         self._answer(request, response._replace(nodes=hints.nodes.values()))
 
     def _with_leader(

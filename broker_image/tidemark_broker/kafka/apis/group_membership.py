@@ -165,6 +165,8 @@ Found = TypeVar("Found")
 
 async def ask(groups: GroupCoordinatorService, request: GroupRequest, kind: type[Found]) -> Found:
     """Send a request to its coordinator and return the answer, which is of the type `kind`."""
-    answer: GroupResponse = await groups.ask(request)
-    assert isinstance(answer, kind), f"{type(request).__name__}: answered {type(answer).__name__}"
-    return answer
+    response: GroupResponse = await groups.ask(request)
+    assert isinstance(response, kind), (
+        f"{type(request).__name__}: answered {type(response).__name__}"
+    )
+    return response

@@ -171,10 +171,10 @@ class GroupOffsets:
         if room.is_full:
             error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return {"group_id": group_id, "topics": (), "error": error}
-        answers: list[GroupResponse] = []
+        responses: list[GroupResponse] = []
         wanted = None if partitions is None else tuple(partitions)
-        self._groups.send(OffsetFetch(group_id, wanted), answers.append)
-        (found,) = answers  # what is committed is in memory: nothing is waited for
+        self._groups.send(OffsetFetch(group_id, wanted), responses.append)
+        (found,) = responses  # what is committed is in memory: nothing is waited for
         assert isinstance(found, OffsetFetchResponse), f"answered {type(found).__name__}"
         room.take(found.offsets)
         by_topic: dict[str, list[FetchedOffset]] = {}

@@ -46,13 +46,13 @@ class LogAdmin:
 
         The answer is sent when all live replicas have followed, or at the time limit.
         """
-        answers: dict[tuple[str, int], Values] = {}
+        responses: dict[tuple[str, int], Values] = {}
         awaited: list[DeleteRecordsTarget] = []
         for topic in requested["topics"]:
             for each in topic["partitions"]:
                 place = topic["topic"], each["partition"]
                 deleted = self._deleted(*place, each["offset"])
-                answers[place] = {
+                responses[place] = {
                     "partition": place[1],
                     "low_watermark": deleted.log_start_offset,
                     "error": deleted.error,
@@ -61,11 +61,11 @@ class LogAdmin:
                     awaited.append(DeleteRecordsTarget(*place, deleted.log_start_offset))
         reached = await self._low_watermarks.wait(awaited, requested["timeout_ms"])
         for waited, found in zip(awaited, reached, strict=True):
-            answer = answers[waited.topic, waited.partition]
-            answer |= {"low_watermark": found.offset, "error": found.error}
+            response = responses[waited.topic, waited.partition]
+            response |= {"low_watermark": found.offset, "error": found.error}
         return {
             "topics": each_partition(
-                requested["topics"], lambda topic, each: answers[topic, each["partition"]]
+                requested["topics"], lambda topic, each: responses[topic, each["partition"]]
             )
         }
 
@@ -113,8 +113,8 @@ class LogAdmin:
                         error = ErrorCode.LOG_DIR_NOT_FOUND
                     elif (topic["topic"], number) not in hosted:
                         error = ErrorCode.REPLICA_NOT_AVAILABLE
-                    answer = {"partition": number, "error": error}
-                    topics.setdefault(topic["topic"], []).append(answer)
+                    response = {"partition": number, "error": error}
+                    topics.setdefault(topic["topic"], []).append(response)
         return {"topics": tuple({"topic": topic, "partitions": topics[topic]} for topic in topics)}
 
 

@@ -149,9 +149,9 @@ class ProduceHandler:
 
     def _finish(self) -> None:
         request = self._request
-        answers = [answer for answer in self._responses if answer is not None]
+        responses = [response for response in self._responses if response is not None]
         if self._produce.acks == ACKS_NONE:
-            failed = [answer for answer in answers if answer.error is not ErrorCode.NONE]
+            failed = [response for response in responses if response.error is not ErrorCode.NONE]
             if failed:  # as Kafka: nobody reads an answer, so a closed connection has to say it
                 request.fail(f"acks=0: {failed[0].error.name} {failed[0].message}")
                 return
@@ -159,13 +159,13 @@ class ProduceHandler:
             return
         header = request.header
         hints = CurrentLeaders(self._partitions, request.listener)
-        if any(answer.error is not ErrorCode.NONE for answer in answers):
-            answers = [_with_leader(hints, answer) for answer in answers]
+        if any(response.error is not ErrorCode.NONE for response in responses):
+            responses = [_with_leader(hints, response) for response in responses]
         request.answer(
             encode_produce_response(
                 header.correlation_id,
                 header.api_version,
-                answers,
+                responses,
                 throttle_ms=request.throttle_ms,
                 nodes=hints.nodes.values(),
             )

@@ -60,12 +60,12 @@ class PartitionAdmin:
         for first in range(0, len(needed), MAX_CHANGES):
             chunk = needed[first : first + MAX_CHANGES]
             results |= await self._elected(chunk, deadline, unclean=unclean)
-        answers = {
+        responses = {
             place: reported(result)
             for place, result in results.items()
             if not (wants_all and result.error is ErrorCode.ELECTION_NOT_NEEDED)
         }
-        return {"error": ErrorCode.NONE, "topics": _grouped(answers)}
+        return {"error": ErrorCode.NONE, "topics": _grouped(responses)}
 
     async def _elected(
         self, places: list[_Place], deadline: Deadline, *, unclean: bool

@@ -85,12 +85,12 @@ class TopicAdmin:
         entries = requested["topics"] or tuple(
             {"topic": name, "topic_id": ZERO_TOPIC_ID} for name in requested["names"]
         )
-        answers: list[Values] = []
+        responses: list[Values] = []
         doomed: dict[str, Values] = {}
         twice = reject_twice(entry["topic"] for entry in entries if entry["topic"] is not None)
         for entry in entries:
             named = self._named(entry)
-            answers.append(named)
+            responses.append(named)
             if named["error"] is ErrorCode.NONE and named["topic"] in twice:
                 named |= reported(twice[named["topic"]])
             elif named["error"] is ErrorCode.NONE:
@@ -100,20 +100,20 @@ class TopicAdmin:
             response = await self._changes.delete(topics, Deadline(requested["timeout_ms"]))
             for name, result in by_topic(response, list(doomed)).items():
                 doomed[name] |= reported(result)
-        return {"topics": tuple(answers)}
+        return {"topics": tuple(responses)}
 
     def _named(self, entry: Values) -> Values:
         """Return the topic that is named, or UNKNOWN_TOPIC_ID."""
         name, topic_id = entry["topic"], entry["topic_id"]
-        answer: Values = {"topic": name, "topic_id": topic_id, "error": ErrorCode.NONE}
+        response: Values = {"topic": name, "topic_id": topic_id, "error": ErrorCode.NONE}
         if name is not None:
             known = self._metadata.served_topic(name)
             found_id = known.topic_id if known is not None else ZERO_TOPIC_ID
-            return answer | {"topic_id": found_id, "asked_id": ""}
+            return response | {"topic_id": found_id, "asked_id": ""}
         found = self._metadata.topics_by_id.get(topic_id)
         if found is None or topic_id in self._metadata.retained:
-            return answer | {"error": ErrorCode.UNKNOWN_TOPIC_ID}
-        return answer | {"topic": found.topic, "asked_id": topic_id}
+            return response | {"error": ErrorCode.UNKNOWN_TOPIC_ID}
+        return response | {"topic": found.topic, "asked_id": topic_id}
 
     async def add_partitions(self, request: KafkaRequest, requested: Values) -> Values:
         results = reject_twice(entry["topic"] for entry in requested["topics"])
@@ -216,10 +216,10 @@ def _in_order(
 
 
 def _created_response(result: TopicResult, set_by_user: dict[str, str]) -> Values:
-    answer = {"topic": result.topic} | reported(result)
+    response = {"topic": result.topic} | reported(result)
     if result.error is not ErrorCode.NONE:
-        return answer | {"configs": ()}
-    return answer | {
+        return response | {"configs": ()}
+    return response | {
         "topic_id": result.topic_id or ZERO_TOPIC_ID,
         "partition_count": result.partition_count,
         "replication_factor": result.replication_factor,

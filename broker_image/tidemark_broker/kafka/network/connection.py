@@ -339,8 +339,8 @@ class KafkaConnection(asyncio.Protocol):
         No answers with records then, and other answers up to one and a half times the limit, so
         that producers can still find leaders and coordinators.
         """
-        answers = self._memory.answers
-        is_within = answers.used_bytes * 2 < answers.limit_bytes * 3
+        responses = self._memory.answers
+        is_within = responses.used_bytes * 2 < responses.limit_bytes * 3
         return handler.overlaps or (is_within and not handler.has_large_response)
 
     def _begin(self, waiting: _Waiting) -> None:

@@ -291,9 +291,9 @@ def decode_fetch_response(frame: bytes | bytearray | memoryview) -> FetchRespons
     for _ in range(reader.count(smallest_bytes=18)):
         topic_id = reader.topic_id()
         number = reader.count(smallest_bytes=_PARTITION_RESPONSE.size + 7)
-        answers = tuple(_read_response(reader) for _ in range(number))
+        responses = tuple(_read_response(reader) for _ in range(number))
         reader.tagged_fields()
-        topics.append(TopicResponse(topic_id, answers))
+        topics.append(TopicResponse(topic_id, responses))
     reader.tagged_fields()  # 16: node endpoints
     reader.expect_end()
     return FetchResponse(correlation_id, error_code(error), tuple(topics), session_id)

@@ -161,11 +161,11 @@ def encode_produce_response(
     """
     is_flexible = version >= _FIRST_FLEXIBLE_VERSION
     by_topic: list[list[ProduceResponse]] = []
-    for answer in answers:
-        if by_topic and _is_same_topic(by_topic[-1][0], answer):
-            by_topic[-1].append(answer)
+    for response in answers:
+        if by_topic and _is_same_topic(by_topic[-1][0], response):
+            by_topic[-1].append(response)
         else:
-            by_topic.append([answer])
+            by_topic.append([response])
     out = bytearray(INT32.pack(correlation_id))
     if is_flexible:
         out += b"\x00"
@@ -177,8 +177,8 @@ def encode_produce_response(
         else:
             out += text(entries[0].topic)
         out += array_length(len(entries), is_flexible=is_flexible)
-        for answer in entries:
-            out += _encode_response(answer, version)
+        for response in entries:
+            out += _encode_response(response, version)
         if is_flexible:
             out += b"\x00"
     out += INT32.pack(throttle_ms)

@@ -33,7 +33,7 @@ def alter_partition(
             " registered one: register again",
             pool.controller_epoch,
         )
-    answers, by_slice = _sorted_by_slice(pool, request.proposals)
+    responses, by_slice = _sorted_by_slice(pool, request.proposals)
     checked = {
         name: CheckedSlice(pool, request.broker_id, proposals)
         for name, proposals in by_slice.items()
@@ -42,14 +42,14 @@ def alter_partition(
         outcome = yield ChangeSlices({name: each.decide for name, each in checked.items()})
         for name, each in checked.items():
             if name in outcome.stored:
-                answers.extend(each.answers)
-    moving = {a.topic_id: None for a in answers if a.state is not None and is_moving(a.state)}
+                responses.extend(each.answers)
+    moving = {a.topic_id: None for a in responses if a.state is not None and is_moving(a.state)}
     if moving:
         yield Evaluate(tuple(moving))  # it may have been the last one that a move waited for
     return AlterPartitionResponse(
         ErrorCode.NONE,
         controller_epoch=pool.controller_epoch,
-        answers=tuple(answers),
+        answers=tuple(responses),
     )
 
 

@@ -80,16 +80,16 @@ class Harness:
 
     def send(self, request: GroupRequest, to: int = 1) -> list[GroupResponse]:
         """The list gets its one answer when there is one."""
-        answers: list[GroupResponse] = []
-        self.groups[to].send(request, answers.append)
-        return answers
+        responses: list[GroupResponse] = []
+        self.groups[to].send(request, responses.append)
+        return responses
 
     def ask(self, request: GroupRequest, kind: type[Found], to: int = 1) -> Found:
-        answers = self.send(request, to)
+        responses = self.send(request, to)
         self.settle()
-        (answer,) = answers
-        assert isinstance(answer, kind)
-        return answer
+        (response,) = responses
+        assert isinstance(response, kind)
+        return response
 
     # ---- what members do
 
@@ -109,11 +109,11 @@ class Harness:
         return self.send(OffsetCommit("g", (OffsetToCommit("orders", 0, offset),)), to)
 
     def committed(self, to: int = 1) -> int | ErrorCode:
-        (answer,) = self.send(OffsetFetch("g", (("orders", 0),)), to)
-        assert isinstance(answer, OffsetFetchResponse)
-        if answer.error is not ErrorCode.NONE:
-            return answer.error
-        committed = answer.offsets[0].committed
+        (response,) = self.send(OffsetFetch("g", (("orders", 0),)), to)
+        assert isinstance(response, OffsetFetchResponse)
+        if response.error is not ErrorCode.NONE:
+            return response.error
+        committed = response.offsets[0].committed
         return -1 if committed is None else committed.offset
 
     def heartbeat(self, to: int = 1) -> ErrorCode:
@@ -121,9 +121,9 @@ class Harness:
 
 
 def error_of(answers: list[GroupResponse]) -> ErrorCode:
-    (answer,) = answers
-    assert isinstance(answer, OffsetCommitResponse)
-    return answer.partitions[0].error
+    (response,) = answers
+    assert isinstance(response, OffsetCommitResponse)
+    return response.partitions[0].error
 
 
 @pytest.fixture
@@ -135,11 +135,11 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
 
 
 def test_a_commit_is_answered_and_seen_once_it_is_committed(harness: Harness) -> None:
-    answers = harness.commit(7)
-    assert answers == []
+    responses = harness.commit(7)
+    assert responses == []
     assert harness.committed() == -1
     harness.settle()
-    assert error_of(answers) is ErrorCode.NONE
+    assert error_of(responses) is ErrorCode.NONE
     assert harness.committed() == 7
 
 
@@ -173,9 +173,9 @@ def test_groups_wait_until_all_that_was_in_the_log_is_committed(harness: Harness
 def test_a_commit_that_took_too_long_counts_all_the_same_once_it_is_committed(
     harness: Harness,
 ) -> None:
-    answers = harness.commit(7)
+    responses = harness.commit(7)
     harness.pool.time.run(6_000)
-    assert error_of(answers) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert error_of(responses) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert harness.committed() == -1
     harness.settle()
     assert harness.committed() == 7
@@ -207,16 +207,16 @@ def test_a_report_says_when_leadership_moved_before_its_end(harness: Harness) ->
 
 
 def test_who_waits_is_told_when_leadership_moves(harness: Harness) -> None:
-    answers = harness.commit(7)
+    responses = harness.commit(7)
     harness.pool.lead(2)
-    assert error_of(answers) is ErrorCode.NOT_COORDINATOR
+    assert error_of(responses) is ErrorCode.NOT_COORDINATOR
     assert harness.committed() is ErrorCode.NOT_COORDINATOR
 
 
 def test_a_request_that_nobody_foresaw_waits_for_nothing(harness: Harness) -> None:
     half_a_character = "\ud800"  # no wire carries it, no record holds it
-    answers = harness.send(OffsetCommit("g", (OffsetToCommit(half_a_character, 0, 7),)))
-    assert error_of(answers) is ErrorCode.UNKNOWN_SERVER_ERROR
+    responses = harness.send(OffsetCommit("g", (OffsetToCommit(half_a_character, 0, 7),)))
+    assert error_of(responses) is ErrorCode.UNKNOWN_SERVER_ERROR
     harness.commit(7)
     harness.settle()
     assert harness.committed() == 7
@@ -227,9 +227,9 @@ def test_a_request_that_nobody_foresaw_waits_for_nothing(harness: Harness) -> No
 def test_a_former_leadership_answers_nothing_twice_when_this_broker_leads_again(
     harness: Harness,
 ) -> None:
-    answers = harness.commit(7)
+    responses = harness.commit(7)
     harness.pool.lead(1)
-    assert error_of(answers) is ErrorCode.NOT_COORDINATOR
+    assert error_of(responses) is ErrorCode.NOT_COORDINATOR
     harness.settle()
     assert harness.committed() == 7
 
@@ -270,9 +270,9 @@ def test_what_is_written_has_the_wall_clocks_time(harness: Harness) -> None:
     harness.wall.now_s += 3_600.0
     harness.commit(7)
     harness.settle()
-    (answer,) = harness.send(OffsetFetch("g", None))
-    assert isinstance(answer, OffsetFetchResponse)
-    assert answer.offsets[0].committed == CommittedOffset(
+    (response,) = harness.send(OffsetFetch("g", None))
+    assert isinstance(response, OffsetFetchResponse)
+    assert response.offsets[0].committed == CommittedOffset(
         7, commit_ms=int(harness.wall.now_s * 1000)
     )
 
@@ -288,8 +288,8 @@ def test_groups_are_deleted_side_by_side(harness: Harness) -> None:
         for _ in range(3):
             await asyncio.sleep(0)
         harness.settle()  # once: none waits for another's wait
-        answers = {each["group_id"]: each["error"] for each in await deletion}
-        assert answers == dict.fromkeys(names, ErrorCode.NONE) | {
+        responses = {each["group_id"]: each["error"] for each in await deletion}
+        assert responses == dict.fromkeys(names, ErrorCode.NONE) | {
             "nobody": ErrorCode.GROUP_ID_NOT_FOUND
         }
 
@@ -309,9 +309,9 @@ def test_a_large_log_is_loaded_in_steps(harness: Harness) -> None:
     harness.pool.lead(1)
     harness.pool.replicate(rounds=3)
     harness.settle()
-    (answer,) = harness.send(OffsetFetch("g", None))
-    assert isinstance(answer, OffsetFetchResponse)
-    assert [found.partition for found in answer.offsets] == list(range(40))
+    (response,) = harness.send(OffsetFetch("g", None))
+    assert isinstance(response, OffsetFetchResponse)
+    assert [found.partition for found in response.offsets] == list(range(40))
 
 
 def test_metrics_tell_groups_members_rebalances_and_commits(harness: Harness) -> None:

@@ -52,7 +52,7 @@ def test_a_request_sent_again_is_answered_200_with_the_same_offsets(
         other = await client.post(PARTITION, {"records": [{"value": "Yw=="}]}, content_type)
         again = await client.post(PARTITION, numbered(0, "YQ==", "Yg=="), content_type)
         following = await client.post(PARTITION, numbered(2, "ZA=="), content_type)
-        found = [offsets_of(answer) for answer in (first, other, again, following)]
+        found = [offsets_of(response) for response in (first, other, again, following)]
         assert found == [[0, 1], [2], [0, 1], [3]]
 
     with_client(tmp_path, scenario)

@@ -91,8 +91,8 @@ def test_a_consumer_lives_at_the_address_by_which_it_was_made() -> None:
 
 def test_a_connection_knows_its_listener_by_the_port_that_it_came_to() -> None:
     def urls(port: int) -> set[str]:
-        with urlopen(f"http://127.0.0.1:{port}/brokers", timeout=HANG_SECONDS) as answer:
-            return {each["http_url"] for each in json.load(answer)["brokers"]}
+        with urlopen(f"http://127.0.0.1:{port}/brokers", timeout=HANG_SECONDS) as response:
+            return {each["http_url"] for each in json.load(response)["brokers"]}
 
     async def scenario() -> None:
         stop = asyncio.Event()

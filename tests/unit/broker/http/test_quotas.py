@@ -13,17 +13,17 @@ BODY = json.dumps({"records": [{"value": "A" * 4000}]}).encode()
 
 
 def statuses(answers: list[Response]) -> list[int]:
-    return [answer.status for answer in answers]
+    return [response.status for response in answers]
 
 
 def test_a_producer_above_its_quota_is_told_when_to_come_again_and_nothing_is_written() -> None:
     async def main() -> None:
         broker = fake_broker(quotas=(ClientQuota("a", produce_bytes_per_second=300),))
-        answers = [
+        responses = [
             await broker.client.post(PRODUCE, BODY, **{"tidemark-client-id": "a"}) for _ in range(3)
         ]
-        assert statuses(answers) == [200, 429, 429]  # ten seconds' worth may be used at once
-        refused = answers[1]
+        assert statuses(responses) == [200, 429, 429]  # ten seconds' worth may be used at once
+        refused = responses[1]
         assert 1 <= int(refused.headers["retry-after"]) <= 10
         problem = refused.json()
         assert (problem["error"], problem["outcome"]) == (
@@ -41,11 +41,11 @@ def test_a_client_without_its_own_quota_has_the_defaults_by_itself() -> None:
     async def main() -> None:
         broker = fake_broker(quotas=(ClientQuota("", produce_bytes_per_second=300),))
         for name in ("a", "b"):
-            answers = [
+            responses = [
                 await broker.client.post(PRODUCE, BODY, **{"tidemark-client-id": name})
                 for _ in range(2)
             ]
-            assert statuses(answers) == [200, 429]
+            assert statuses(responses) == [200, 429]
 
     asyncio.run(main())
 
@@ -54,10 +54,10 @@ def test_a_reader_above_its_quota_waits_for_the_next_answer() -> None:
     async def main() -> None:
         broker = fake_broker(quotas=(ClientQuota("a", fetch_bytes_per_second=300),))
         await broker.client.post(PRODUCE, BODY)
-        answers = [
+        responses = [
             await broker.client.get(RECORDS, **{"tidemark-client-id": "a"}) for _ in range(2)
         ]
-        assert statuses(answers) == [200, 429]
+        assert statuses(responses) == [200, 429]
         assert (await broker.client.get(RECORDS)).status == 200
 
     asyncio.run(main())

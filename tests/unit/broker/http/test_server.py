@@ -301,14 +301,14 @@ def test_a_peer_that_cannot_be_reached_certainly_wrote_nothing() -> None:
 
 def test_a_peer_that_breaks_off_or_babbles_leaves_the_outcome_unknown() -> None:
     async def scenario() -> None:
-        answers = [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
+        responses = [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
                    b"HTTP/1.1 502 Bad\r\ncontent-length: 3\r\n\r\nbad"]  # fmt: skip
         requests = 0
 
         async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             nonlocal requests
             await reader.readuntil(b"}]}")
-            writer.write(answers[requests])
+            writer.write(responses[requests])
             requests += 1
             writer.close()
 

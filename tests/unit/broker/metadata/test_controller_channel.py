@@ -55,10 +55,10 @@ def requested_until_led(named: dict[str, str], most: int = 6) -> list[str]:
         controllers = Controllers(named)
         client = channel(controllers)
         for _ in range(most):
-            answer = await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)
-            if answer.error is ErrorCode.NONE:
+            response = await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)
+            if response.error is ErrorCode.NONE:
                 break
-            client.prefer(answer.controller_address)
+            client.prefer(response.controller_address)
         return controllers.requested
 
     return asyncio.run(ask())
@@ -85,10 +85,10 @@ def test_a_leader_that_hangs_is_waited_for_once_between_two_questions_to_the_sta
         controllers.hung.add(HOSTS[0])
         for _ in range(5):
             try:
-                answer = await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=10)
+                response = await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=10)
             except ControllerUnavailable:
                 continue
-            client.prefer(answer.controller_address)
+            client.prefer(response.controller_address)
         return controllers.requested[1:]
 
     first, second = HOSTS
@@ -102,9 +102,9 @@ def test_a_call_aside_that_takes_too_long_costs_the_heartbeats_no_leader() -> No
         with pytest.raises(ControllerUnavailable, match="no active controller"):
             await client.call_in_background(NEVER_RESPONDED, {}, HeartbeatResponse, timeout_ms=10)
         for _ in HOSTS:
-            answer = await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)
-            if answer.error is ErrorCode.NOT_CONTROLLER:
-                client.prefer(answer.controller_address)
+            response = await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)
+            if response.error is ErrorCode.NOT_CONTROLLER:
+                client.prefer(response.controller_address)
         with pytest.raises(ControllerUnavailable, match=f"{NEVER_RESPONDED}: TimeoutError"):
             await client.call_in_background(NEVER_RESPONDED, {}, HeartbeatResponse, timeout_ms=10)
         await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)

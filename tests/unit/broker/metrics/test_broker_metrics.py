@@ -267,9 +267,9 @@ def test_a_scraper_that_takes_gzip_gets_the_same_text_packed() -> None:
     broker.partitions.truncations = tuple(a_truncation(partition=number) for number in range(100))
 
     async def packed() -> tuple[dict[str, str], bytes, bytes]:
-        answer = await broker.client.get("/metrics", **{"accept-encoding": "gzip"})
+        response = await broker.client.get("/metrics", **{"accept-encoding": "gzip"})
         plain = await broker.client.get("/metrics")
-        return answer.headers, answer.body, plain.body
+        return response.headers, response.body, plain.body
 
     headers, body, plain = asyncio.run(packed())
     assert headers["content-encoding"] == "gzip"

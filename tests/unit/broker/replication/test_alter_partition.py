@@ -43,7 +43,7 @@ class Harness:
 
     def on_responses(self, responded: Sequence[tuple[IsrProposal, IsrResult]]) -> None:
         self.slices.append(len(responded))
-        self.responded.extend((proposal, answer.error) for proposal, answer in responded)
+        self.responded.extend((proposal, response.error) for proposal, response in responded)
         for again in self.propose_again:
             self.queue.submit(again)
         self.propose_again = []

@@ -220,7 +220,7 @@ def test_one_whose_cut_meets_the_damage_knows_what_to_wait_for(pool: InProcessPo
     replica, now_ms = corrupt.replica(), pool.time.now_ms
     fetch = replica.next_fetch(now_ms)
     assert fetch is not None
-    answer = LeaderResponse(
+    response = LeaderResponse(
         ErrorCode.NONE,
         Offset(2),
         Offset(0),
@@ -228,7 +228,7 @@ def test_one_whose_cut_meets_the_damage_knows_what_to_wait_for(pool: InProcessPo
         diverging_epoch=DivergingEpoch(fetch.last_fetched_epoch, Offset(2)),
     )
     with pytest.raises(LocalLogCorrupt) as met:
-        replica.on_leader_response(fetch, answer, memoryview(b""), now_ms)
+        replica.on_leader_response(fetch, response, memoryview(b""), now_ms)
     corrupt.partitions.corrupt.note(replica, Offset(2), met.value, "replica")
     corrupt.partitions.on_tick()
     assert corrupt.replica().log.log_end_offset == 2

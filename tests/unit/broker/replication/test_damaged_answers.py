@@ -28,8 +28,8 @@ def pool(tmp_path: Path) -> Iterator[InProcessPool]:
 
 def corruption_response(wire: Wire, text: bytes) -> None:
     """One bit of what is on its way."""
-    (answer,) = wire.answers
-    corrupt = bytearray(answer)
+    (response,) = wire.answers
+    corrupt = bytearray(response)
     corrupt[corrupt.index(text)] ^= 1
     wire.answers[0] = bytes(corrupt)
 

@@ -72,10 +72,10 @@ def test_a_partition_is_asked_for_until_it_has_an_answer(pool: InProcessPool) ->
     session = Session(pool)
     session.ask(offset=0)
     pool.time.run(WAIT_MS)
-    answer = session.ask()
+    response = session.ask()
     pool.brokers[1].produce("a")
     pool.time.run(0)
-    assert [len(entry.records) > 0 for entry in answer] == [True]
+    assert [len(entry.records) > 0 for entry in response] == [True]
 
 
 def test_what_was_answered_with_records_is_not_sent_again_before_it_is_asked_again(
@@ -84,10 +84,10 @@ def test_what_was_answered_with_records_is_not_sent_again_before_it_is_asked_aga
     session = Session(pool)
     pool.brokers[1].produce("a")
     assert session.ask(offset=0)[0].records
-    answer = session.ask()
+    response = session.ask()
     pool.brokers[1].produce("b")
     pool.time.run(WAIT_MS)
-    assert answer == []
+    assert response == []
     assert session.ask(offset=1)[0].records
 
 
@@ -117,20 +117,20 @@ def test_what_is_forgotten_is_not_answered(pool: InProcessPool) -> None:
     session = Session(pool)
     session.ask(offset=0)
     pool.time.run(WAIT_MS)
-    answer = session.ask(forget=True)
+    response = session.ask(forget=True)
     pool.brokers[1].produce("a")
     pool.time.run(WAIT_MS)
-    assert answer == []
+    assert response == []
 
 
 def test_a_partition_that_is_led_elsewhere_now_is_refused_unasked(pool: InProcessPool) -> None:
     session = Session(pool)
     session.ask(offset=0)
     pool.time.run(WAIT_MS)
-    answer = session.ask()
+    response = session.ask()
     pool.lead(2)
     pool.time.run(0)
-    assert [entry.error for entry in answer] == [ErrorCode.FENCED_LEADER_EPOCH]
+    assert [entry.error for entry in response] == [ErrorCode.FENCED_LEADER_EPOCH]
 
 
 def test_a_question_of_a_former_leader_epoch_is_told_no_watermark_of_this_one(
@@ -148,9 +148,9 @@ def test_a_question_of_a_former_leader_epoch_is_told_no_watermark_of_this_one(
     assert pool.brokers[1].replica().high_watermark == 1
     with monkeypatch.context() as room:
         room.setattr(follower_fetch, "_budget", lambda request: 0)
-        answer = session.ask()
+        response = session.ask()
         pool.time.run(WAIT_MS)
-    assert answer == []
+    assert response == []
     assert [entry.error for entry in session.ask()] == [ErrorCode.FENCED_LEADER_EPOCH]
 
 
@@ -193,11 +193,11 @@ def test_a_session_takes_its_next_request_only_and_a_new_one_at_any_time(
 
 def test_a_closed_connection_leaves_nothing_behind(pool: InProcessPool) -> None:
     session = Session(pool)
-    answer = session.ask(offset=0)
+    response = session.ask(offset=0)
     pool.brokers[1].fetches.cancel(session.link)
     pool.brokers[1].produce("a")
     pool.time.run(WAIT_MS)
-    assert answer == []
+    assert response == []
     assert session.link.watched == {}
 
 

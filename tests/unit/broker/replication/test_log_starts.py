@@ -89,8 +89,8 @@ def test_followers_follow_the_leaders_log_start(pool: InProcessPool) -> None:
     assert starts(pool) == [3, 0]
     pool.replicate(2)
     assert starts(pool) == [3, 3]
-    answer = pool.brokers[1].read(1)[0]
-    assert (answer.error, answer.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 3)
+    response = pool.brokers[1].read(1)[0]
+    assert (response.error, response.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 3)
 
 
 def test_every_replica_keeps_time_for_itself(pool: InProcessPool) -> None:
@@ -261,9 +261,9 @@ def test_a_topic_with_log_append_time_refuses_a_batch_that_is_stamped_already(
     configure(pool, message_timestamp_type="LogAppendTime")
     pool.lead(1, in_sync=[1, 2])
     (sent,) = split_batches(memoryview(a_produced_batch(0, "a")), max_batch_bytes=1000)
-    answer = pool.brokers[1].produce_bytes(bytes(with_append_time(sent, 1).data), acks=1)[0]
-    assert answer.error is ErrorCode.INVALID_TIMESTAMP
-    assert [found.position for found in answer.record_errors] == [0]
+    response = pool.brokers[1].produce_bytes(bytes(with_append_time(sent, 1).data), acks=1)[0]
+    assert response.error is ErrorCode.INVALID_TIMESTAMP
+    assert [found.position for found in response.record_errors] == [0]
     assert pool.brokers[1].log_bytes() == b""
 
 
@@ -292,8 +292,10 @@ def test_an_empty_log_that_goes_back_to_where_its_leader_begins_loses_nothing(
     replica.follower.on_restarted(Offset(88))
     fetch = replica.next_fetch(now_ms)
     assert fetch is not None
-    answer = LeaderResponse(ErrorCode.OFFSET_OUT_OF_RANGE, Offset(-1), Offset(0), has_records=False)
-    replica.on_leader_response(fetch, answer, memoryview(b""), now_ms)
+    response = LeaderResponse(
+        ErrorCode.OFFSET_OUT_OF_RANGE, Offset(-1), Offset(0), has_records=False
+    )
+    replica.on_leader_response(fetch, response, memoryview(b""), now_ms)
     assert (replica.log.log_end_offset, replica.high_watermark) == (0, 0)
     shown = replica.snapshot(now_ms)
     assert (shown.truncated_records, shown.committed_truncated_records) == (0, 0)

@@ -288,14 +288,14 @@ def test_heartbeats_go_on_while_logs_are_made(
             )
             topic = TopicPush(replace(MANY, partition_count=1), (state,))
             pushed = MetadataPush(ControllerEpoch(5), 12, True, (), (topic,))
-            answer = HeartbeatResponse(
+            response = HeartbeatResponse(
                 ErrorCode.NONE, controller_epoch=ControllerEpoch(5), push=pushed
             )
-            controller.answer(0, answer)
+            controller.answer(0, response)
             await eventually(lambda: len(controller.polls) == 2)
             assert controller.polls[1][0].applied_image_version == -1  # nothing is, so far
             answered_at = loop.time()
-            controller.answer(1, answer)  # so it comes again, and is not applied twice
+            controller.answer(1, response)  # so it comes again, and is not applied twice
             await eventually(lambda: len(controller.polls) == 3)
             assert loop.time() - answered_at >= 0.03  # not at once: it may be megabytes each time
             go_on.set()
@@ -417,7 +417,7 @@ def test_an_answer_has_records_of_so_many_partitions_and_the_next_one_the_others
         leader.produce(
             "many", number, memoryview(a_batch("a")), acks=1, timeout_ms=1000, done=lambda _: None
         )
-    answers: list[tuple[TopicResponse, ...]] = []
+    responses: list[tuple[TopicResponse, ...]] = []
     for epoch in (1, 2, 3):
         following = FetchRequest(
             500,
@@ -429,8 +429,8 @@ def test_an_answer_has_records_of_so_many_partitions_and_the_next_one_the_others
             session_id=1,
             session_epoch=epoch,
         )
-        pool.brokers[1].fetches.handle(following, link, answers.append)
-    reported = [[answer.partition for answer in topic.partitions] for (topic,) in answers]
+        pool.brokers[1].fetches.handle(following, link, responses.append)
+    reported = [[response.partition for response in topic.partitions] for (topic,) in responses]
     assert reported == [list(range(9)), list(range(9, 18)), list(range(18, 24))]
 
 

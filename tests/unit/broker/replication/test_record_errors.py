@@ -49,8 +49,8 @@ async def produced(kafka_client: KafkaTestClient, version: int, *batches: bytes)
     requested.with_header(correlation_id=7, client_id="test")
     client = await Client.connect(kafka_client)
     client.send(bytes(requested.encode(header=True, framed=True)))
-    answer = framed(INT32.pack(7) + await client.answer())
-    read = producer.ProduceResponse.decode(answer, version=version, header=True, framed=True)
+    response = framed(INT32.pack(7) + await client.answer())
+    read = producer.ProduceResponse.decode(response, version=version, header=True, framed=True)
     return list(read.responses[0].partition_responses)
 
 
@@ -67,12 +67,12 @@ def test_a_record_without_a_key_is_named_and_the_others_are_not(
     async def scenario(kafka_client: KafkaTestClient) -> None:
         kafka_client.push(config=COMPACTED)
         sent = batch((b"a", 1), (None, 1), (b"c", 1), codec=codec)
-        (answer,) = await produced(kafka_client, version, sent)
-        assert answer.error_code == ErrorCode.INVALID_RECORD
+        (response,) = await produced(kafka_client, version, sent)
+        assert response.error_code == ErrorCode.INVALID_RECORD
         if version >= 8:
-            assert list(errors_of(answer)) == [1]
-            assert "no key" in errors_of(answer)[1]
-            assert "cleanup.policy" in answer.error_message
+            assert list(errors_of(response)) == [1]
+            assert "no key" in errors_of(response)[1]
+            assert "cleanup.policy" in response.error_message
         replica = kafka_client.partitions.replica(TOPIC, 0)
         assert replica is not None and replica.log_end_offset == 0
 
@@ -85,13 +85,13 @@ def test_one_timestamp_out_of_range_decides_for_all_and_each_is_named(tmp_path: 
     async def scenario(kafka_client: KafkaTestClient) -> None:
         kafka_client.push(config=COMPACTED)
         sent = batch((None, FAR_AHEAD_MS), (b"b", 1), (b"c", FAR_AHEAD_MS), (None, 1))
-        (answer,) = await produced(kafka_client, 9, sent)
-        assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
-        words = {index: message.split(" ")[0] for index, message in errors_of(answer).items()}
+        (response,) = await produced(kafka_client, 9, sent)
+        assert response.error_code == ErrorCode.INVALID_TIMESTAMP
+        words = {index: message.split(" ")[0] for index, message in errors_of(response).items()}
         assert words == {0: "the", 2: "dated", 3: "the"}
         keyless = batch((None, FAR_AHEAD_MS), (b"b", 1))
-        (answer,) = await produced(kafka_client, 9, keyless)
-        assert answer.error_code == ErrorCode.INVALID_RECORD
+        (response,) = await produced(kafka_client, 9, keyless)
+        assert response.error_code == ErrorCode.INVALID_RECORD
 
     with_kafka_client(tmp_path, scenario)
 
@@ -112,8 +112,8 @@ def test_so_many_records_of_a_request_are_named_at_most(tmp_path: Path) -> None:
 
     async def scenario(kafka_client: KafkaTestClient) -> None:
         kafka_client.push(config=COMPACTED)
-        answers = await produced(kafka_client, 8, keyless, batch((None, 1), (None, 1), (None, 1)))
-        assert [len(errors_of(answer)) for answer in answers] == [MOST_RECORD_ERRORS - 2, 2]
+        responses = await produced(kafka_client, 8, keyless, batch((None, 1), (None, 1), (None, 1)))
+        assert [len(errors_of(response)) for response in responses] == [MOST_RECORD_ERRORS - 2, 2]
 
     with_kafka_client(tmp_path, scenario)
 

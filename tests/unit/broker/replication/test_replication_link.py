@@ -392,10 +392,10 @@ def test_what_is_not_served_here_closes_the_connection(tmp_path: Path, data: byt
 def test_api_versions_names_what_is_served(tmp_path: Path) -> None:
     async def scenario(link: Link) -> None:
         request = framed(b"\x00\x12\x00\x00\x00\x00\x00\x07\xff\xff")
-        answer = await exchange(link.port, request)
-        size, correlation_id, error, count = struct.unpack_from(">iihi", answer)
-        assert (size, correlation_id, error) == (len(answer) - 4, 7, 0)
-        served = [tuple(api) for api in struct.iter_unpack(">hhh", answer[14:])]
+        response = await exchange(link.port, request)
+        size, correlation_id, error, count = struct.unpack_from(">iihi", response)
+        assert (size, correlation_id, error) == (len(response) - 4, 7, 0)
+        served = [tuple(api) for api in struct.iter_unpack(">hhh", response[14:])]
         assert len(served) == count
         assert served[:2] == [(0, 0, 13), (1, 4, 18)] and (18, 0, 5) in served
 
@@ -406,7 +406,7 @@ def test_a_replica_of_another_cluster_is_told_so(tmp_path: Path) -> None:
     async def scenario(link: Link) -> None:
         foreign = FetchRequest(0, 1, 1, (), replica_id=2, replica_epoch=12, cluster_id="another")
         frame = encode_fetch_request(foreign, correlation_id=1, client_id="c")
-        answer = await exchange(link.port, frame)
-        assert int.from_bytes(answer[13:15], "big") == ErrorCode.INCONSISTENT_CLUSTER_ID
+        response = await exchange(link.port, frame)
+        assert int.from_bytes(response[13:15], "big") == ErrorCode.INCONSISTENT_CLUSTER_ID
 
     run(tmp_path, scenario)

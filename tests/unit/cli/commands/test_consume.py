@@ -102,7 +102,7 @@ def failure_of(experiment: Experiment, cluster: FakeCluster) -> CommandFailed:
 
 
 async def has_begun(cluster: FakeCluster) -> None:
-    while not cluster.read_at:  # noqa: ASYNC110
+    while not cluster.read_at:
         await asyncio.sleep(0.001)
 
 
@@ -180,8 +180,8 @@ def offset_by_time(found: int, requested: list[int]) -> Callable[..., Any]:
         (size,) = struct.unpack(">i", await reader.readexactly(4))
         requested.append(struct.unpack(">q", (await reader.readexactly(size))[-8:])[0])
         name = struct.pack(">h", len(TOPIC)) + TOPIC.encode()
-        answer = struct.pack(">ii", 1, 1) + name + struct.pack(">iihqq", 1, 0, 0, -1, found)
-        writer.write(struct.pack(">i", len(answer)) + answer)
+        response = struct.pack(">ii", 1, 1) + name + struct.pack(">iihqq", 1, 0, 0, -1, found)
+        writer.write(struct.pack(">i", len(response)) + response)
         await writer.drain()
         writer.close()
 
@@ -216,7 +216,7 @@ def test_silence_is_said(
             await has_begun(cluster)
             for broker_id in range(2):
                 await cluster.kill(broker_id)
-            while "orders-0: no records" not in capsys.readouterr().err:  # noqa: ASYNC110
+            while "orders-0: no records" not in capsys.readouterr().err:
                 await asyncio.sleep(0.01)
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)

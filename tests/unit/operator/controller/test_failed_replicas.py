@@ -123,12 +123,12 @@ def test_nobody_joins_who_has_not_spoken_to_this_controller() -> None:  # S9, I6
             await response_of(harness, sick, number=number, failed_replicas=FAILED)
         proposal = expand(harness.partition(), Member(sick.broker_id, sick.epoch))
         await successor(harness)
-        (answer,) = (await harness.brokers[0].alter(proposal)).answers
-        assert answer.error is ErrorCode.INELIGIBLE_REPLICA
+        (response,) = (await harness.brokers[0].alter(proposal)).answers
+        assert response.error is ErrorCode.INELIGIBLE_REPLICA
         for number in (3, 4):
             await response_of(harness, sick, number=number)
         proposal = expand(harness.partition(), Member(sick.broker_id, sick.epoch))
-        (answer,) = (await harness.brokers[0].alter(proposal)).answers
-        assert (answer.error, 1 in harness.partition().in_sync_ids) == (ErrorCode.NONE, True)
+        (response,) = (await harness.brokers[0].alter(proposal)).answers
+        assert (response.error, 1 in harness.partition().in_sync_ids) == (ErrorCode.NONE, True)
 
     run(scenario)

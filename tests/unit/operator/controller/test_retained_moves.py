@@ -176,8 +176,8 @@ def test_data_that_rests_takes_no_proposal() -> None:
         proposal = IsrProposal(
             ORDERS, 0, state.leader_epoch, state.partition_epoch, state.in_sync_replicas
         )
-        answer = await harness.brokers[0].alter(proposal)
-        assert answer.answers[0].error is ErrorCode.UNKNOWN_TOPIC_ID
+        response = await harness.brokers[0].alter(proposal)
+        assert response.answers[0].error is ErrorCode.UNKNOWN_TOPIC_ID
 
     run(scenario)
 

@@ -43,8 +43,8 @@ def test_s2_the_former_lifes_poll_is_answered_with_its_end() -> None:
         assert previous.poll is not None
         assert (await previous.poll).error is ErrorCode.STALE_BROKER_EPOCH
         assert (await previous.heartbeat()).error is ErrorCode.STALE_BROKER_EPOCH
-        answer = await previous.alter()
-        assert answer.error is ErrorCode.STALE_BROKER_EPOCH
+        response = await previous.alter()
+        assert response.error is ErrorCode.STALE_BROKER_EPOCH
 
     run(scenario)
 
@@ -171,10 +171,10 @@ def test_s2_a_deposed_controllers_old_member_is_not_admitted() -> None:
         await harness.create()
         await harness.kill(harness.brokers[1])
         harness.brokers[1] = await harness.new_broker(1, life="b")
-        answer = await harness.brokers[0].alter(expand(harness.partition(), member("1@2")))
-        assert answer.answers[0].error is ErrorCode.INELIGIBLE_REPLICA
-        answer = await harness.brokers[0].alter(expand(harness.partition(), member("1@4")))
-        assert answer.answers[0].error is ErrorCode.NONE
+        response = await harness.brokers[0].alter(expand(harness.partition(), member("1@2")))
+        assert response.answers[0].error is ErrorCode.INELIGIBLE_REPLICA
+        response = await harness.brokers[0].alter(expand(harness.partition(), member("1@4")))
+        assert response.answers[0].error is ErrorCode.NONE
 
     run(scenario)
 
@@ -246,10 +246,10 @@ def test_s3_a_refused_expand_is_a_durable_change_of_the_partition_epoch() -> Non
     async def scenario() -> None:
         harness = await Harness().start(3)
         state, proposed = await refused(harness)
-        (answer,) = (await harness.brokers[0].alter(proposed)).answers
-        assert answer.error is ErrorCode.INELIGIBLE_REPLICA
-        assert answer.state is not None
-        assert answer.state.partition_epoch == state.partition_epoch + 1
+        (response,) = (await harness.brokers[0].alter(proposed)).answers
+        assert response.error is ErrorCode.INELIGIBLE_REPLICA
+        assert response.state is not None
+        assert response.state.partition_epoch == state.partition_epoch + 1
         assert (
             harness.stored_slice()["partitions"][0]["partitionEpoch"] == state.partition_epoch + 1
         )
@@ -272,8 +272,8 @@ def test_s3_a_frozen_controllers_queued_expand_cannot_land_after_its_successors_
         harness.probe.verdicts["2-a"] = ProbeVerdict.REFUSED
         harness.service.suspect(POOL, BrokerId(2), "pod gone")
         await evaluate()
-        (answer,) = (await leader.alter(expand(state, member("2@3")))).answers
-        assert answer.error is ErrorCode.INELIGIBLE_REPLICA
+        (response,) = (await leader.alter(expand(state, member("2@3")))).answers
+        assert response.error is ErrorCode.INELIGIBLE_REPLICA
         # The old controller thaws with the same proposal: its compare-and-set fails, it rereads,
         # finds a later controller's write and decides nothing any more.
         harness.service, thawed = frozen, frozen
@@ -300,15 +300,15 @@ def test_s3_an_unknown_outcome_is_settled_by_a_read_before_anybody_is_answered(
         state = harness.partition()
         shrink = replace(expand(state), new_in_sync_replicas=members("0@1 1@2"))
         harness.store.faults["PartitionSlice"] = [outcome]
-        (answer,) = (await leader.alter(shrink)).answers
+        (response,) = (await leader.alter(shrink)).answers
         stored = harness.stored_slice()["partitions"][0]
-        assert answer.state is not None
-        assert answer.state.partition_epoch == stored["partitionEpoch"] == 1
+        assert response.state is not None
+        assert response.state.partition_epoch == stored["partitionEpoch"] == 1
         assert len(stored["isr"]) == 2
         # If it had landed, deciding again from what is stored finds the proposal outdated; the
         # full state in the answer tells the leader that its change is in.
         expected = ErrorCode.INVALID_UPDATE_VERSION if outcome == "landed" else ErrorCode.NONE
-        assert answer.error is expected
+        assert response.error is expected
 
     run(scenario)
 

@@ -65,8 +65,8 @@ def test_s9_a_lost_replica_may_join_again_under_its_new_epoch() -> None:
         again = await clean_restart(harness, first)
         state = harness.partition()
         leader = harness.brokers[state.leader]
-        answer = await leader.alter(expand(state, Member(BrokerId(0), again.epoch)))
-        assert answer.answers[0].error is ErrorCode.NONE
+        response = await leader.alter(expand(state, Member(BrokerId(0), again.epoch)))
+        assert response.answers[0].error is ErrorCode.NONE
         await harness.advance(100, *harness.brokers[1:])
         assert 0 in harness.partition().in_sync_ids
 

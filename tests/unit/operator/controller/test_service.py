@@ -308,8 +308,8 @@ def test_leadership_returns_to_preferred_replicas_after_the_balance_interval() -
             proposal("", leader_epoch=state.leader_epoch, partition_epoch=state.partition_epoch),
             new_in_sync_replicas=(*state.in_sync_replicas, member("0@4")),
         )
-        answer = await leader.alter(expand)
-        assert answer.answers[0].error is ErrorCode.NONE
+        response = await leader.alter(expand)
+        assert response.answers[0].error is ErrorCode.NONE
         await harness.advance(31_000, *harness.brokers)
         assert [harness.partition(number).leader for number in range(3)] == [0, 1, 2]
 

@@ -269,11 +269,11 @@ def test_only_a_registered_broker_is_answered_by_the_leading_controller(tmp_path
 def test_what_every_live_broker_has_applied_is_told(tmp_path: Path) -> None:
     async def scenario(harness: AdminHarness) -> None:
         async def applied() -> int:
-            answer = await harness.admin.applied_version(
+            response = await harness.admin.applied_version(
                 AppliedVersionRequest(harness.requesting())
             )
-            assert answer.error is ErrorCode.NONE
-            return answer.applied_version
+            assert response.error is ErrorCode.NONE
+            return response.applied_version
 
         await harness.harness.create(partitions=1)
         behind, *others = harness.harness.brokers

@@ -104,7 +104,7 @@ def test_an_object_of_another_name_is_found_by_whoever_asks_first_and_by_who_ask
         await harness.store.create(TOPIC, item)
         harness.store.lists = 0
         requested = (harness.create(NewTopic("Orders", 1, 1)) for _ in range(3))
-        results = [result for answer in await asyncio.gather(*requested) for result in answer]
+        results = [result for response in await asyncio.gather(*requested) for result in response]
         assert {result.error for result in results} == {ErrorCode.TOPIC_ALREADY_EXISTS}
         assert "as Topic by-hand" in results[0].message
         assert harness.store.lists == 1

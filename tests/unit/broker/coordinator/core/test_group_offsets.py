@@ -104,8 +104,8 @@ def test_a_fenced_static_member_commits_nothing() -> None:
     static = replace(JOIN, group_instance_id="i")
     harness.stable(static)
     harness.join(static)
-    answer = harness.ask(OffsetCommit("g", (OffsetToCommit("t", 0, 1),), 1, "m1", "i"))
-    assert answer == OffsetCommitResponse((PartitionError("t", 0, ErrorCode.FENCED_INSTANCE_ID),))
+    response = harness.ask(OffsetCommit("g", (OffsetToCommit("t", 0, 1),), 1, "m1", "i"))
+    assert response == OffsetCommitResponse((PartitionError("t", 0, ErrorCode.FENCED_INSTANCE_ID),))
 
 
 def test_no_commit_before_the_assignment_and_one_during_the_next_rebalance() -> None:
@@ -140,9 +140,9 @@ def test_each_partition_has_its_own_error() -> None:
         OffsetToCommit("t", -1, 1),
         OffsetToCommit("t", 2, 1),
     )
-    answer = harness.ask(OffsetCommit("g", requested))
-    assert isinstance(answer, OffsetCommitResponse)
-    assert [entry.error.name for entry in answer.partitions] == [
+    response = harness.ask(OffsetCommit("g", requested))
+    assert isinstance(response, OffsetCommitResponse)
+    assert [entry.error.name for entry in response.partitions] == [
         "NONE",
         "OFFSET_METADATA_TOO_LARGE",
         "UNKNOWN_TOPIC_OR_PARTITION",
@@ -152,9 +152,9 @@ def test_each_partition_has_its_own_error() -> None:
 
 
 def test_what_was_never_committed_is_fetched_as_nothing() -> None:
-    answer = a_harness().ask(OffsetFetch("g", (("t", 3),)))
-    assert isinstance(answer, OffsetFetchResponse)
-    assert [found.committed for found in answer.offsets] == [None]
+    response = a_harness().ask(OffsetFetch("g", (("t", 3),)))
+    assert isinstance(response, OffsetFetchResponse)
+    assert [found.committed for found in response.offsets] == [None]
 
 
 # Retention (KIP-211)
@@ -225,8 +225,8 @@ def test_an_expiry_undoes_no_commit_that_is_on_its_way() -> None:
 
 def test_a_group_with_a_first_commit_on_its_way_is_not_over() -> None:
     harness = a_harness()
-    (answer,) = harness.stable(JOIN)
-    harness.leave(answer.member_id)
+    (response,) = harness.stable(JOIN)
+    harness.leave(response.member_id)
     harness.commits_at_once = False
     harness.send_commit(6)
     harness.perform(harness.coordinator.on_expiry(harness.now))
@@ -245,9 +245,9 @@ def test_offsets_of_topics_that_a_group_reads_are_not_deleted() -> None:
     harness.stable(JOIN)
     harness.commit_offset(5, "m1", 1, "t")
     harness.commit_offset(6, "m1", 1, "former")
-    answer = harness.ask(OffsetDelete("g", (("t", 0), ("former", 0), ("never", 0))))
-    assert isinstance(answer, OffsetDeleteResponse)
-    assert [entry.error.name for entry in answer.partitions] == [
+    response = harness.ask(OffsetDelete("g", (("t", 0), ("former", 0), ("never", 0))))
+    assert isinstance(response, OffsetDeleteResponse)
+    assert [entry.error.name for entry in response.partitions] == [
         "GROUP_SUBSCRIBED_TO_TOPIC",
         "NONE",
         "NONE",
@@ -258,8 +258,8 @@ def test_offsets_of_topics_that_a_group_reads_are_not_deleted() -> None:
 def test_of_other_groups_with_members_nothing_is_deleted() -> None:
     harness = a_harness()
     harness.stable(replace(JOIN, protocol_type="connect"))
-    answer = harness.ask(OffsetDelete("g", (("t", 0),)))
-    assert answer == OffsetDeleteResponse(ErrorCode.NON_EMPTY_GROUP)
+    response = harness.ask(OffsetDelete("g", (("t", 0),)))
+    assert response == OffsetDeleteResponse(ErrorCode.NON_EMPTY_GROUP)
     missing = harness.ask(OffsetDelete("x", (("t", 0),)))
     assert missing == OffsetDeleteResponse(ErrorCode.GROUP_ID_NOT_FOUND)
 
@@ -393,8 +393,8 @@ def test_an_assignment_too_large_for_a_record_is_refused() -> None:
     harness: Harness = a_harness()
     harness.send_join()
     harness.wait(0)
-    answer = harness.ask(SyncGroup("g", 1, "m1", assignments=(("m1", bytes(1_000_000)),)))
-    assert answer == SyncGroupResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
+    response = harness.ask(SyncGroup("g", 1, "m1", assignments=(("m1", bytes(1_000_000)),)))
+    assert response == SyncGroupResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def test_offsets_of_a_deleted_topic_are_removed_and_others_stay() -> None:
@@ -457,7 +457,7 @@ def test_a_commit_under_way_when_its_offset_is_deleted_goes_with_it() -> None:
     deleted = harness.send(OffsetDelete("g", (("t", 0),)))
     harness.commit()
     harness.commit()
-    answer = harness.answers[deleted]
-    assert isinstance(answer, OffsetDeleteResponse)
-    assert [entry.error.name for entry in answer.partitions] == ["NONE"]
+    response = harness.answers[deleted]
+    assert isinstance(response, OffsetDeleteResponse)
+    assert [entry.error.name for entry in response.partitions] == ["NONE"]
     assert harness.fetched() == {"other": 7}

@@ -75,7 +75,7 @@ def test_the_protocol_with_most_votes_of_those_that_all_know() -> None:
         replace(JOIN, protocols=protocols("b", "a")),
         replace(JOIN, protocols=protocols("x", "b", "a")),
     )
-    assert {answer.protocol for answer in joined} == {"b"}
+    assert {response.protocol for response in joined} == {"b"}
 
 
 def test_only_the_leader_is_told_the_members() -> None:
@@ -269,15 +269,15 @@ def test_members_leave_in_a_batch() -> None:
     harness = a_harness()
     harness.stable(JOIN, STATIC)
     requested = (LeavingMember("m1"), LeavingMember("who"), LeavingMember("", "i"))
-    answer = harness.ask(LeaveGroup("g", requested))
-    assert isinstance(answer, LeaveGroupResponse)
-    assert [error.name for _, error in answer.members] == ["NONE", "UNKNOWN_MEMBER_ID", "NONE"]
+    response = harness.ask(LeaveGroup("g", requested))
+    assert isinstance(response, LeaveGroupResponse)
+    assert [error.name for _, error in response.members] == ["NONE", "UNKNOWN_MEMBER_ID", "NONE"]
     assert harness.state() == "Empty"
 
 
 def test_everybody_is_unknown_to_a_group_that_is_not_there() -> None:
-    answer = a_harness().ask(LeaveGroup("g", (LeavingMember("m"),)))
-    assert answer == LeaveGroupResponse(
+    response = a_harness().ask(LeaveGroup("g", (LeavingMember("m"),)))
+    assert response == LeaveGroupResponse(
         ErrorCode.NONE, ((LeavingMember("m"), ErrorCode.UNKNOWN_MEMBER_ID),)
     )
 

@@ -325,8 +325,8 @@ async def polls_of_json(
     await broker.client.post("/consumers/g", {"name": "c", "format": "json"})
     found = []
     for _ in range(count):
-        answer = await broker.client.get("/consumers/g/instances/c/records")
-        found.append((answer.status, answer.json()))
+        response = await broker.client.get("/consumers/g/instances/c/records")
+        found.append((response.status, response.json()))
     await broker.app._consumers.instances.close()
     return made[0], found
 

@@ -285,9 +285,9 @@ def test_what_a_client_cannot_take_leaves_others_their_share_until_it_is_behind_
             await client.ask(produce(a_batch("v" * 5000)))
         groups = kafka_client.services.groups
         await eventually(lambda: groups.list_groups(frozenset())[0] is ErrorCode.NONE)
-        answers: list[GroupResponse] = []
-        groups.send(OffsetCommit("g", (OffsetToCommit(TOPIC, 0, 1),)), answers.append)
-        await eventually(lambda: answers)
+        responses: list[GroupResponse] = []
+        groups.send(OffsetCommit("g", (OffsetToCommit(TOPIC, 0, 1),)), responses.append)
+        await eventually(lambda: responses)
         other = (OFFSETS_TOPIC, 0)
         consumer = await manual_consumer(kafka_client)
         consumer.membership.assign((PLACE, other))
@@ -352,8 +352,8 @@ def test_a_link_that_somebody_has_given_up_waiting_on_holds_up_nobody(tmp_path: 
         waiting.cancel()
         await asyncio.wait([waiting])
         next_link = await peers.broker(ONLY)
-        answer = await next_link.ask(METADATA_API, {"topics": None}, 10_000)
-        assert [topic["topic"] for topic in answer["topics"]] == [TOPIC]
+        response = await next_link.ask(METADATA_API, {"topics": None}, 10_000)
+        assert [topic["topic"] for topic in response["topics"]] == [TOPIC]
         await eventually(lambda: len(kafka_client.listener.connections) == 1)
         peers.close()
 

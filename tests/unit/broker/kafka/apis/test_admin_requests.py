@@ -122,8 +122,8 @@ def test_shapes_that_only_the_wire_allows_are_refused_before_anybody_is_asked(
         gap = new_topic("gap", assignments=({"partition": 1, "replicas": (1,)},))
         null = new_topic("null", configs=({"name": "retention.ms", "value": None},))
         brokers_own = new_topic("__consumer_offsets")
-        answer = await ask(link, CREATE_TOPICS_API, creation(gap, null, brokers_own))
-        assert errors(answer) == [
+        response = await ask(link, CREATE_TOPICS_API, creation(gap, null, brokers_own))
+        assert errors(response) == [
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             ErrorCode.INVALID_CONFIG,
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -136,12 +136,14 @@ def test_shapes_that_only_the_wire_allows_are_refused_before_anybody_is_asked(
 def test_a_request_of_very_many_topics_is_refused_as_a_whole(tmp_path: Path) -> None:
     async def scenario(link: Link, controller: Requested) -> None:
         many = creation(*(new_topic(f"t{number}") for number in range(1001)))
-        answer = await ask(link, CREATE_TOPICS_API, many)
-        assert set(errors(answer)) == {ErrorCode.INVALID_REQUEST} and len(errors(answer)) == 1001
+        response = await ask(link, CREATE_TOPICS_API, many)
+        assert (
+            set(errors(response)) == {ErrorCode.INVALID_REQUEST} and len(errors(response)) == 1001
+        )
         names = tuple(f"t{number}" for number in range(1001))
         doomed = {"names": names, "topics": (), "timeout_ms": 100}
-        answer = await ask(link, DELETE_TOPICS_API, doomed, version=5)
-        assert set(errors(answer)) == {ErrorCode.INVALID_REQUEST}
+        response = await ask(link, DELETE_TOPICS_API, doomed, version=5)
+        assert set(errors(response)) == {ErrorCode.INVALID_REQUEST}
         assert controller.requests == []
 
     run(tmp_path, scenario)
@@ -149,9 +151,9 @@ def test_a_request_of_very_many_topics_is_refused_as_a_whole(tmp_path: Path) -> 
 
 def test_what_is_not_seen_in_time_is_timed_out_and_says_that_it_comes(tmp_path: Path) -> None:
     async def scenario(link: Link, controller: Requested) -> None:
-        answer = await ask(link, CREATE_TOPICS_API, creation(new_topic("late")))
-        assert errors(answer) == [ErrorCode.REQUEST_TIMED_OUT]
-        assert "kubectl describe topic" in answer["topics"][0]["error_message"]
+        response = await ask(link, CREATE_TOPICS_API, creation(new_topic("late")))
+        assert errors(response) == [ErrorCode.REQUEST_TIMED_OUT]
+        assert "kubectl describe topic" in response["topics"][0]["error_message"]
         (request,) = controller.requests
         assert isinstance(request, CreateTopicsRequest)
         validating = creation(new_topic("late")) | {"validate_only": True}
@@ -181,10 +183,10 @@ def test_a_topic_is_meant_by_its_id(tmp_path: Path) -> None:
     async def scenario(link: Link, controller: Requested) -> None:
         unknown = "00000000-0000-0000-0000-00000000dead"
         by_ids = tuple({"topic": None, "topic_id": each} for each in (unknown, TOPIC_ID))
-        answer = await ask(link, DELETE_TOPICS_API, {"topics": by_ids, "timeout_ms": 50})
+        response = await ask(link, DELETE_TOPICS_API, {"topics": by_ids, "timeout_ms": 50})
         # The controller said NONE, and this broker still sees the topic.
-        assert errors(answer) == [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.REQUEST_TIMED_OUT]
-        assert [each["topic"] for each in answer["topics"]] == [None, TOPIC]
+        assert errors(response) == [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.REQUEST_TIMED_OUT]
+        assert [each["topic"] for each in response["topics"]] == [None, TOPIC]
 
     run(tmp_path, scenario)
 
@@ -207,9 +209,9 @@ def test_configs_are_described_of_what_there_is(tmp_path: Path) -> None:
             "include_synonyms": False,
             "include_documentation": True,
         }
-        answer = await ask(link, DESCRIBE_CONFIGS_API, requested)
+        response = await ask(link, DESCRIBE_CONFIGS_API, requested)
         invalid = ErrorCode.INVALID_REQUEST
-        assert errors(answer, "resources") == [
+        assert errors(response, "resources") == [
             ErrorCode.NONE,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ErrorCode.NONE,
@@ -217,7 +219,7 @@ def test_configs_are_described_of_what_there_is(tmp_path: Path) -> None:
             ErrorCode.NONE,
             invalid,
         ]
-        (retention,) = answer["resources"][0]["configs"]
+        (retention,) = response["resources"][0]["configs"]
         assert retention["documentation"] and retention["synonyms"] == ()
 
     run(tmp_path, scenario)
@@ -294,8 +296,8 @@ def test_malformed_changes_of_configs_are_refused_here(
         config = {"name": "retention.ms", "operation": operation, "value": value}
         topic = resource(TOPIC_TYPE, TOPIC, configs=(config,))
         requested = {"resources": (topic,), "validate_only": True}
-        answer = await ask(link, INCREMENTAL_ALTER_CONFIGS_API, requested)
-        assert errors(answer, "resources") == [error]
+        response = await ask(link, INCREMENTAL_ALTER_CONFIGS_API, requested)
+        assert errors(response, "resources") == [error]
         assert controller.requests == []
 
     run(tmp_path, scenario)
@@ -319,8 +321,8 @@ def test_the_older_alter_configs_replaces_all(tmp_path: Path) -> None:
     async def scenario(link: Link, controller: Requested) -> None:
         topic = resource(TOPIC_TYPE, TOPIC, configs=({"name": "retention.ms", "value": "1"},))
         requested = {"resources": (topic,), "validate_only": True}
-        answer = await ask(link, ALTER_CONFIGS_API, requested)
-        assert errors(answer, "resources") == [ErrorCode.NONE]
+        response = await ask(link, ALTER_CONFIGS_API, requested)
+        assert errors(response, "resources") == [ErrorCode.NONE]
         (request,) = controller.requests
         assert isinstance(request, AlterConfigsRequest)
         assert request.topics[0].replaces_all and request.validate_only
@@ -335,8 +337,8 @@ def test_moves_under_way_are_listed_and_one_at_rest_cannot_be_turned_back(tmp_pa
             "may_change_replication_factor": True,
             "topics": ({"topic": TOPIC, "partitions": ({"partition": 0, "replicas": None},)},),
         }
-        answer = await ask(link, ALTER_PARTITION_REASSIGNMENTS_API, cancel)
-        (reported,) = answer["topics"][0]["partitions"]
+        response = await ask(link, ALTER_PARTITION_REASSIGNMENTS_API, cancel)
+        (reported,) = response["topics"][0]["partitions"]
         assert reported["error"] == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         requested = {"timeout_ms": 50, "topics": None}
         assert (await ask(link, LIST_PARTITION_REASSIGNMENTS_API, requested))["topics"] == ()
@@ -351,8 +353,8 @@ def test_elections_that_are_not_needed_ask_nobody(tmp_path: Path) -> None:
     async def scenario(link: Link, controller: Requested) -> None:
         places = ({"topic": TOPIC, "partitions": (0, 7)},)
         requested = {"election_type": 0, "topics": places, "timeout_ms": 50}
-        answer = await ask(link, ELECT_LEADERS_API, requested)
-        found = [each["error"] for each in answer["topics"][0]["partitions"]]
+        response = await ask(link, ELECT_LEADERS_API, requested)
+        found = [each["error"] for each in response["topics"][0]["partitions"]]
         assert found == [
             ErrorCode.ELECTION_NOT_NEEDED,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -395,8 +397,8 @@ def test_a_move_of_a_partition_whose_state_is_hidden_is_the_controllers(
             "may_change_replication_factor": True,
             "topics": ({"topic": TOPIC, "partitions": entries},),
         }
-        answer = await ask(link, ALTER_PARTITION_REASSIGNMENTS_API, requested)
-        found = [each["error"] for each in answer["topics"][0]["partitions"]]
+        response = await ask(link, ALTER_PARTITION_REASSIGNMENTS_API, requested)
+        found = [each["error"] for each in response["topics"][0]["partitions"]]
         assert found[1] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         (request,) = controller.requests
         assert isinstance(request, ReassignPartitionsRequest)
@@ -410,8 +412,8 @@ def test_records_are_deleted_at_the_leader_only_up_to_what_is_committed(tmp_path
         async def deleted(topic: str, offset: int) -> Values:
             partitions = ({"partition": 0, "offset": offset},)
             requested = {"topics": ({"topic": topic, "partitions": partitions},), "timeout_ms": 50}
-            answer = await ask(link, DELETE_RECORDS_API, requested)
-            found: Values = answer["topics"][0]["partitions"][0]
+            response = await ask(link, DELETE_RECORDS_API, requested)
+            found: Values = response["topics"][0]["partitions"][0]
             return found
 
         assert (await deleted(TOPIC, 1))["error"] == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -491,7 +493,7 @@ def test_records_are_deleted_unless_the_topic_is_only_compacted(
         kafka_client.push(config={"cleanup.policy": policy})
         partition = {"partition": 0, "offset": 0}
         requested = {"topics": ({"topic": TOPIC, "partitions": (partition,)},), "timeout_ms": 1000}
-        answer = await requested_at(kafka_client.port, DELETE_RECORDS_API, 2, requested)
-        assert answer["topics"][0]["partitions"][0]["error"] == error
+        response = await requested_at(kafka_client.port, DELETE_RECORDS_API, 2, requested)
+        assert response["topics"][0]["partitions"][0]["error"] == error
 
     with_kafka_client(tmp_path, scenario)

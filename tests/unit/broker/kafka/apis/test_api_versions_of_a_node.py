@@ -38,8 +38,8 @@ def test_a_client_that_means_another_node_is_to_begin_again(
         client = await Client.connect(kafka_client)
         body = b"\x00" + compact_string("lib") + compact_string("1")
         body += compact_string(cluster_id) + INT32.pack(node_id) + b"\x00"
-        answer = await client.ask(request(API_VERSIONS, 5, body))
-        assert int.from_bytes(answer[:2], "big") == error
-        assert (answer[2] > 1) is (error is ErrorCode.NONE)  # APIs are told
+        response = await client.ask(request(API_VERSIONS, 5, body))
+        assert int.from_bytes(response[:2], "big") == error
+        assert (response[2] > 1) is (error is ErrorCode.NONE)  # APIs are told
 
     with_kafka_client(tmp_path, scenario)

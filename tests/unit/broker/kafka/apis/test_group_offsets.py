@@ -77,12 +77,12 @@ async def commit(
 async def commit_all(
     kafka_client: KafkaTestClient, group_id: str, *offsets: OffsetToCommit
 ) -> None:
-    answers: list[GroupResponse] = []
-    kafka_client.services.groups.send(OffsetCommit(group_id, tuple(offsets)), answers.append)
-    await eventually(lambda: answers)
-    (answer,) = answers
-    assert isinstance(answer, OffsetCommitResponse)
-    assert {each.error for each in answer.partitions} == {ErrorCode.NONE}
+    responses: list[GroupResponse] = []
+    kafka_client.services.groups.send(OffsetCommit(group_id, tuple(offsets)), responses.append)
+    await eventually(lambda: responses)
+    (response,) = responses
+    assert isinstance(response, OffsetCommitResponse)
+    assert {each.error for each in response.partitions} == {ErrorCode.NONE}
 
 
 def with_groups(path: Path, scenario: Callable[[KafkaTestClient], Awaitable[None]]) -> None:
@@ -116,8 +116,8 @@ def test_a_group_is_told_once_however_often_it_is_named(tmp_path: Path) -> None:
 def test_others_are_answered_while_offsets_of_many_groups_are_told(tmp_path: Path) -> None:
     async def scenario(kafka_client: KafkaTestClient) -> None:
         frame = offsets_of(*((f"g{n}", ALL) for n in range(MAX_ELEMENTS - 10)))
-        times, answer = await responded_beside(kafka_client, frame)
-        assert len(answer) > 1000
+        times, response = await responded_beside(kafka_client, frame)
+        assert len(response) > 1000
         assert times >= 3
 
     with_groups(tmp_path, scenario)
@@ -133,10 +133,10 @@ def test_groups_beyond_the_size_of_an_answer_are_asked_for_again(tmp_path: Path)
                 await commit(kafka_client, group_id, range(first, first + of_a_commit), METADATA)
         await commit(kafka_client, "c", range(1))
         client = await Client.connect(kafka_client)
-        answer = await client.ask(offsets_of(("a", ALL), ("b", ALL), ("c", ALL)))
+        response = await client.ask(offsets_of(("a", ALL), ("b", ALL), ("c", ALL)))
         late = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert [
-            (group_id, error, len(found) >= count) for group_id, error, found in reported(answer)
+            (group_id, error, len(found) >= count) for group_id, error, found in reported(response)
         ] == [
             ("a", ErrorCode.NONE, True),
             ("b", ErrorCode.NONE, True),

@@ -168,13 +168,13 @@ def test_records_are_produced_by_the_id_of_their_topic(tmp_path: Path) -> None:
         kafka_client.push()
         batch = build_batch([NewRecord(None, b"v")], timestamp_ms=1)
         topics = [(topic_id, [(0, batch), (7, batch)]) for topic_id in (TOPIC_ID, NO_ID)]
-        answer = await produced_by_id(kafka_client, topics)
+        response = await produced_by_id(kafka_client, topics)
         reported = {
             str(topic.topic_id): [
                 (each.index, each.error_code, each.base_offset)
                 for each in topic.partition_responses
             ]
-            for topic in answer.responses
+            for topic in response.responses
         }
         absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         unknown = [(number, ErrorCode.UNKNOWN_TOPIC_ID, -1) for number in (0, 7)]
@@ -187,8 +187,8 @@ def test_answers_of_several_unknown_topic_ids_are_told_apart(tmp_path: Path) -> 
     async def scenario(kafka_client: KafkaTestClient) -> None:
         kafka_client.push()
         others = [NO_ID, NO_ID[:-1] + "2"]
-        answer = await produced_by_id(kafka_client, [(each, [(0, b"")]) for each in others])
-        assert [str(topic.topic_id) for topic in answer.responses] == others
+        response = await produced_by_id(kafka_client, [(each, [(0, b"")]) for each in others])
+        assert [str(topic.topic_id) for topic in response.responses] == others
 
     with_kafka_client(tmp_path, scenario)
 
@@ -239,5 +239,5 @@ async def produced_by_id(
     requested.with_header(correlation_id=7, client_id="test")
     client = await Client.connect(kafka_client)
     client.send(bytes(requested.encode(header=True, framed=True)))
-    answer = framed(INT32.pack(7) + await client.answer())
-    return producer.ProduceResponse.decode(answer, version=13, header=True, framed=True)
+    response = framed(INT32.pack(7) + await client.answer())
+    return producer.ProduceResponse.decode(response, version=13, header=True, framed=True)

@@ -80,8 +80,8 @@ async def responded(
     ((found,),) = [
         each["partitions"] for each in (await ask(link, api, requested, version))["topics"]
     ]
-    answer: Values = found
-    return answer
+    response: Values = found
+    return response
 
 
 async def end_of(link: Link, leader_epoch: int) -> tuple[int, int]:

@@ -150,8 +150,8 @@ def test_a_bad_batch_is_answered_with_kafkas_error_and_written_nowhere(
 ) -> None:
     async def scenario(kafka_client: KafkaTestClient) -> None:
         client = await Client.connect(kafka_client)
-        answer = await client.ask(produce(batch))
-        found = int.from_bytes(answer[4 + 2 + len(TOPIC) + 4 + 4 :][:2], "big", signed=True)
+        response = await client.ask(produce(batch))
+        found = int.from_bytes(response[4 + 2 + len(TOPIC) + 4 + 4 :][:2], "big", signed=True)
         assert found in ((CORRUPT_MESSAGE, INVALID_RECORD) if error is None else (error,))
         good = await client.ask(produce(a_batch("good")))
         assert good[4 + 2 + len(TOPIC) + 4 + 4 :][:10] == INT16.pack(0) + INT64.pack(0)
@@ -251,8 +251,8 @@ def test_an_unknown_topic_and_partition_are_answered_not_closed(tmp_path: Path) 
         requested = INT32.pack(-1) + INT32.pack(0) + INT32.pack(1) + INT32.pack(100) + b"\x00"
         requested += INT32.pack(1) + nullable_string("nowhere") + INT32.pack(1)
         requested += INT32.pack(-7) + INT64.pack(-9) + INT32.pack(-1)
-        answer = await client.ask(request(1, 4, requested))
-        assert INT16.pack(UNKNOWN_TOPIC) in answer
+        response = await client.ask(request(1, 4, requested))
+        assert INT16.pack(UNKNOWN_TOPIC) in response
         assert len(await client.ask(API_VERSIONS_REQUEST)) > 10
 
     with_kafka_client(tmp_path, scenario)
@@ -278,8 +278,8 @@ def test_deeply_nested_structs_are_only_as_deep_as_their_table(tmp_path: Path) -
         for _ in range(50):
             inner = build_batch([NewRecord(None, inner, ())], timestamp_ms=1)
         client = await Client.connect(kafka_client)
-        answer = await client.ask(produce(inner))
-        assert answer[4 + 2 + len(TOPIC) + 4 + 4 :][:2] == INT16.pack(0)
+        response = await client.ask(produce(inner))
+        assert response[4 + 2 + len(TOPIC) + 4 + 4 :][:2] == INT16.pack(0)
 
     with_kafka_client(tmp_path, scenario)
 
@@ -295,7 +295,7 @@ def test_who_asks_for_no_bytes_is_given_a_batch_at_a_time(
         batch = a_batch("a" * 100)
         for _ in range(2):
             await client.ask(produce(batch))
-        answer = await asyncio.wait_for(client.ask(fetch(max_wait_ms=60_000, **limits)), 5)
-        assert len(batch) < len(answer) < 2 * len(batch)
+        response = await asyncio.wait_for(client.ask(fetch(max_wait_ms=60_000, **limits)), 5)
+        assert len(batch) < len(response) < 2 * len(batch)
 
     with_kafka_client(tmp_path, scenario)

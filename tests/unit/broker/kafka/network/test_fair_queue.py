@@ -163,8 +163,8 @@ LARGE = {
 @pytest.mark.parametrize("frame", LARGE.values(), ids=LARGE)
 def test_others_are_answered_while_a_large_request_is_done(tmp_path: Path, frame: bytes) -> None:
     async def scenario(kafka_client: KafkaTestClient) -> None:
-        times, answer = await responded_beside(kafka_client, frame)
-        assert len(answer) > 1000
+        times, response = await responded_beside(kafka_client, frame)
+        assert len(response) > 1000
         assert times >= 3
 
     with_kafka_client(tmp_path, scenario)
@@ -213,8 +213,8 @@ def test_what_is_asked_many_times_is_told_once(tmp_path: Path) -> None:
 def test_a_partition_whose_offset_is_asked_for_twice_is_refused(tmp_path: Path) -> None:
     async def scenario(kafka_client: KafkaTestClient) -> None:
         client = await Client.connect(kafka_client)
-        answer = await client.ask(offsets_at(LATEST, 0, 0))
-        _, values = LIST_OFFSETS_API.decode_response(INT32.pack(7) + answer, 7)
+        response = await client.ask(offsets_at(LATEST, 0, 0))
+        _, values = LIST_OFFSETS_API.decode_response(INT32.pack(7) + response, 7)
         (topic,) = values["topics"]
         errors = [entry["error"] for entry in topic["partitions"]]
         assert errors == [INVALID_REQUEST, INVALID_REQUEST]
@@ -236,9 +236,9 @@ def test_more_elements_than_a_request_may_have_end_the_connection(
 
 def test_a_turn_of_a_produce_ends_after_so_many_bytes_too(tmp_path: Path) -> None:
     async def scenario(kafka_client: KafkaTestClient) -> None:
-        answers: list[Buffers] = []
+        responses: list[Buffers] = []
         header = RequestHeader(PRODUCE, 9, 1, None)
-        requested = KafkaRequest(header, Reader(b""), FollowerSession(), answers.append, print)
+        requested = KafkaRequest(header, Reader(b""), FollowerSession(), responses.append, print)
         batches = tuple(
             ProducePartition(TOPIC, 0, memoryview(a_batch("x" * kib * 1024)))
             for kib in (1, 900, 500, 900)
@@ -248,6 +248,6 @@ def test_a_turn_of_a_produce_ends_after_so_many_bytes_too(tmp_path: Path) -> Non
         )
         # A step for each, and one more for each quarter of a mebibyte; the last one ends it.
         assert list(producing.start_steps(batches)) == [1, 4, 2, 1]
-        assert len(answers) == 1
+        assert len(responses) == 1
 
     with_kafka_client(tmp_path, scenario)

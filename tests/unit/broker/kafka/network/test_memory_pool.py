@@ -210,8 +210,8 @@ def test_large_requests_of_many_are_all_answered_in_turn(size_kib: int, tmp_path
     async def scenario(kafka_client: KafkaTestClient) -> None:
         batch = a_batch("x" * size_kib * KIB)
         clients = [await Client.connect(kafka_client) for _ in range(30)]
-        answers = await asyncio.gather(*(client.ask(produce(batch)) for client in clients))
-        assert all(len(answer) > 10 for answer in answers)
+        responses = await asyncio.gather(*(client.ask(produce(batch)) for client in clients))
+        assert all(len(response) > 10 for response in responses)
         assert kafka_client.services.memory.requests.used_bytes == 0
 
     with_kafka_client(tmp_path, scenario, SMALL)
@@ -423,11 +423,11 @@ def test_a_request_as_large_as_clients_of_kafka_make_them_is_taken(tmp_path: Pat
     async def scenario(kafka_client: KafkaTestClient) -> None:
         batch = a_batch("x" * 900 * KIB)
         client = await Client.connect(kafka_client)
-        answer = await client.ask(produce(batch, times=30))
+        response = await client.ask(produce(batch, times=30))
         replica = kafka_client.partitions.find_leading(TOPIC, 0)
         assert not isinstance(replica, ErrorCode)
         assert replica.log.log_end_offset == 30
-        assert len(answer) > 30 * 14
+        assert len(response) > 30 * 14
         assert kafka_client.services.memory.requests.used_bytes == 0
 
     with_kafka_client(tmp_path, scenario)

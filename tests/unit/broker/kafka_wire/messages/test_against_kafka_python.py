@@ -137,7 +137,7 @@ def test_produce(version: int) -> None:
         3,
         b"r" * 300,
     )
-    answers = [
+    responses = [
         ProduceResponse("orders", 3, ErrorCode.NONE, 2**40, log_start_offset=5, topic_id=TOPIC_ID),
         ProduceResponse(
             "other",
@@ -147,7 +147,7 @@ def test_produce(version: int) -> None:
             record_errors=[(0, "no key"), (70_000, "neither")],
         ),
     ]
-    frame = b"".join(encode_produce_response(9, version, answers))
+    frame = b"".join(encode_produce_response(9, version, responses))
     read = producer.ProduceResponse.decode(frame, version=version, header=True, framed=True)
     first, second = (topic.partition_responses[0] for topic in read.responses)
     assert (first.index, first.error_code, first.base_offset) == (3, 0, 2**40)
@@ -186,11 +186,11 @@ def test_fetch(version: int) -> None:
     assert (topic.topic, topic.topic_id) == (("orders", "") if version < 13 else ("", TOPIC_ID))
     requested = topic.partitions[0]
     assert (requested.partition, requested.fetch_offset, requested.max_bytes) == (3, 2**40, 77)
-    answers = (
+    responses = (
         PartitionResponse(3, ErrorCode.NONE, 90, 10, b"r" * 300),
         PartitionResponse(4, ErrorCode.NONE, 90, 10, preferred_replica=2),
     )
-    topics = (TopicResponse(TOPIC_ID, answers, "orders"),)
+    topics = (TopicResponse(TOPIC_ID, responses, "orders"),)
     response = FetchResponse(9, ErrorCode.NONE, topics, session_id=5)
     frame = b"".join(encode_consumer_fetch_response(response, version))
     read = consumer.FetchResponse.decode(frame, version=version, header=True, framed=True)

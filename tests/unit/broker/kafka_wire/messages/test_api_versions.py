@@ -40,10 +40,10 @@ def test_flexible_versions_keep_the_plain_response_header(version: int) -> None:
 
 
 def test_produce_is_told_from_version_0_so_that_old_clients_compress() -> None:  # KAFKA-18659
-    answer = b"".join(
+    response = b"".join(
         encode_api_versions_response(RequestHeader(18, 0, 7, None), (SupportedApi(0, 3, 12),))
     )
-    assert answer.hex(" ").endswith("00 00 00 00 00 0c")
+    assert response.hex(" ").endswith("00 00 00 00 00 0c")
 
 
 @pytest.mark.parametrize("version", [6, 99, -1])
@@ -70,5 +70,5 @@ def test_a_client_may_say_whom_it_means() -> None:
 def test_with_an_error_no_api_is_told() -> None:
     header = RequestHeader(18, 5, 7, None)
     error = ErrorCode.REBOOTSTRAP_REQUIRED
-    answer = b"".join(encode_api_versions_response(header, SUPPORTED, error)).hex(" ")
-    assert answer == "00 00 00 0c 00 00 00 07 00 81 01 00 00 00 00 00"
+    response = b"".join(encode_api_versions_response(header, SUPPORTED, error)).hex(" ")
+    assert response == "00 00 00 0c 00 00 00 07 00 81 01 00 00 00 00 00"

@@ -47,9 +47,9 @@ def test_a_partition_is_the_same_bytes_as_field_by_field(version: int, size: int
         }
         writer = TableWriter(version, is_flexible=METADATA_API.is_flexible(version))
         FIELD_BY_FIELD.write(writer, partition)
-        answer = b"".join(METADATA_API.encode_response(1, version, response_of([partition])))
-        assert bytes(writer.out) in answer
-        _, found = METADATA_API.decode_response(answer[4:], version)
+        response = b"".join(METADATA_API.encode_response(1, version, response_of([partition])))
+        assert bytes(writer.out) in response
+        _, found = METADATA_API.decode_response(response[4:], version)
         (topic,) = found["topics"]
         left_out: Values = {"leader_epoch": -1} if version < 7 else {}
         left_out |= {"offline_replicas": ()} if version < 5 else {}

@@ -65,8 +65,8 @@ def test_it_fetches_from_its_log_end_with_its_latest_epoch() -> None:
 
 def test_the_watermark_follows_after_the_append_and_never_past_the_own_end() -> None:  # I2
     follower, log = a_follower(10), a_log(50, (2, 0))
-    answer = an_response(high_watermark=80, has_records=True)
-    assert follower.on_response(fetched(follower, log), answer, log, NOW_MS) == (
+    response = an_response(high_watermark=80, has_records=True)
+    assert follower.on_response(fetched(follower, log), response, log, NOW_MS) == (
         AppendRecords(Offset(80)),
     )
     assert follower.high_watermark == 10
@@ -76,23 +76,23 @@ def test_the_watermark_follows_after_the_append_and_never_past_the_own_end() -> 
 
 def test_the_watermark_never_moves_back() -> None:  # I2
     follower, log = a_follower(40), a_log(50, (2, 0))
-    answer = an_response(high_watermark=30)
-    assert follower.on_response(fetched(follower, log), answer, log, NOW_MS) == ()
+    response = an_response(high_watermark=30)
+    assert follower.on_response(fetched(follower, log), response, log, NOW_MS) == ()
     assert follower.high_watermark == 40
 
 
 def test_an_empty_answer_may_raise_the_watermark() -> None:
     follower, log = a_follower(40), a_log(50, (2, 0))
-    answer = an_response(high_watermark=45)
-    assert follower.on_response(fetched(follower, log), answer, log, NOW_MS) == (
+    response = an_response(high_watermark=45)
+    assert follower.on_response(fetched(follower, log), response, log, NOW_MS) == (
         HighWatermarkAdvanced(Offset(45)),
     )
 
 
 def test_a_diverging_answer_touches_no_watermark() -> None:  # KAFKA-14704
     follower, log = a_follower(40), a_log(50, (2, 0))
-    answer = an_response(high_watermark=50, diverging=(2, 45))
-    assert follower.on_response(fetched(follower, log), answer, log, NOW_MS) == (
+    response = an_response(high_watermark=50, diverging=(2, 45))
+    assert follower.on_response(fetched(follower, log), response, log, NOW_MS) == (
         TruncateLog(Offset(45)),
     )
     assert follower.high_watermark == 40
@@ -123,24 +123,24 @@ def test_an_answer_asked_before_the_log_was_cut_and_filled_again_cuts_nothing() 
 )
 def test_truncation_is_decided_by_epochs(diverging: tuple[int, int], expected: int) -> None:
     follower, log = a_follower(), a_log(80, (2, 20), (4, 50), (6, 70))
-    answer = an_response(diverging=diverging)
-    assert follower.on_response(fetched(follower, log), answer, log, NOW_MS) == (
+    response = an_response(diverging=diverging)
+    assert follower.on_response(fetched(follower, log), response, log, NOW_MS) == (
         TruncateLog(Offset(expected)),
     )
 
 
 def test_a_cut_to_below_where_the_leaders_log_starts_leaves_nothing() -> None:  # S32
     follower, log = a_follower(40), a_log(80, (2, 20), (4, 50))
-    answer = an_response(diverging=(4, 59), log_start=60)
-    assert follower.on_response(fetched(follower, log), answer, log, NOW_MS) == (
+    response = an_response(diverging=(4, 59), log_start=60)
+    assert follower.on_response(fetched(follower, log), response, log, NOW_MS) == (
         RestartLogAt(Offset(60)),
     )
 
 
 def test_a_cut_to_where_both_logs_start_leaves_no_epoch_to_ask_about_again() -> None:  # S32
     follower, log = a_follower(60), EpochHistory(((2, 20),), Offset(60), Offset(60))
-    answer = an_response(diverging=(2, 59), log_start=60)
-    assert follower.on_response(fetched(follower, log), answer, log, NOW_MS) == (
+    response = an_response(diverging=(2, 59), log_start=60)
+    assert follower.on_response(fetched(follower, log), response, log, NOW_MS) == (
         RestartLogAt(Offset(60)),
     )
 
@@ -151,8 +151,8 @@ def test_who_agrees_up_to_the_leaders_start_cuts_and_keeps_the_rest(
 ) -> None:  # S32, I8
     follower, log = a_follower(40), a_log(80, (2, 20), (4, 50))
     follower.is_isr_or_elr_member = is_isr_or_elr_member
-    answer = an_response(diverging=(4, 60), log_start=60)
-    assert follower.on_response(fetched(follower, log), answer, log, NOW_MS) == (
+    response = an_response(diverging=(4, 60), log_start=60)
+    assert follower.on_response(fetched(follower, log), response, log, NOW_MS) == (
         TruncateLog(Offset(60)),
     )
 
@@ -162,16 +162,16 @@ def test_a_replica_that_is_counted_on_waits_until_it_hears_that_it_is_not() -> N
     cut the last record below the log start, which was committed."""
     follower, log = a_follower(60), a_log(80, (2, 20), (4, 50))
     follower.is_isr_or_elr_member = True
-    answer = an_response(diverging=(4, 59), log_start=60)
-    assert follower.on_response(fetched(follower, log), answer, log, NOW_MS) == ()
+    response = an_response(diverging=(4, 59), log_start=60)
+    assert follower.on_response(fetched(follower, log), response, log, NOW_MS) == ()
     assert follower.next_fetch(log, NOW_MS) is None
     assert follower.wake_at_ms == NOW_MS + FIRST_BACK_OFF_MS
 
 
 def test_truncation_never_goes_past_the_own_end() -> None:  # S22: only the epoch is dropped
     follower, log = a_follower(), a_log(50, (2, 0), (7, 50))
-    answer = an_response(diverging=(6, 60))
-    assert follower.on_response(fetched(follower, log), answer, log, NOW_MS) == (
+    response = an_response(diverging=(6, 60))
+    assert follower.on_response(fetched(follower, log), response, log, NOW_MS) == (
         TruncateLog(Offset(50)),
     )
 
@@ -203,8 +203,8 @@ def test_what_a_cut_takes_with_it_of_a_batch_that_its_leader_has_too_is_no_loss(
 
 def test_out_of_range_below_the_leaders_start_begins_the_log_anew() -> None:
     follower, log = a_follower(40), a_log(50, (2, 0))
-    answer = an_response(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=70)
-    assert follower.on_response(fetched(follower, log), answer, log, NOW_MS) == (
+    response = an_response(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=70)
+    assert follower.on_response(fetched(follower, log), response, log, NOW_MS) == (
         RestartLogAt(Offset(70)),
     )
     follower.on_restarted(Offset(70))
@@ -213,8 +213,8 @@ def test_out_of_range_below_the_leaders_start_begins_the_log_anew() -> None:
 
 def test_out_of_range_without_proof_cuts_nothing() -> None:
     follower, log = a_follower(40), a_log(50, (2, 0))
-    answer = an_response(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=0)
-    assert follower.on_response(fetched(follower, log), answer, log, NOW_MS) == ()
+    response = an_response(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=0)
+    assert follower.on_response(fetched(follower, log), response, log, NOW_MS) == ()
     assert follower.next_fetch(log, NOW_MS) is None
     assert follower.wake_at_ms == NOW_MS + MAX_BACK_OFF_MS
 
@@ -223,8 +223,8 @@ def test_out_of_range_without_any_record_begins_where_the_leader_does() -> None:
     """It began anew at a former leader's log start; an election without proof brought one that
     ends before that."""
     follower, log = a_follower(100), EpochHistory((), Offset(100), Offset(100))
-    answer = an_response(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=20)
-    assert follower.on_response(fetched(follower, log), answer, log, NOW_MS) == (
+    response = an_response(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=20)
+    assert follower.on_response(fetched(follower, log), response, log, NOW_MS) == (
         RestartLogAt(Offset(20)),
     )
 
@@ -233,16 +233,16 @@ def test_an_answer_to_another_position_is_ignored() -> None:  # KAFKA-13266
     follower, log = a_follower(), a_log(50, (2, 0))
     fetch = fetched(follower, log)
     log.log_end_offset = Offset(60)
-    answer = an_response(high_watermark=55, has_records=True)
-    assert follower.on_response(fetch, answer, log, NOW_MS) == ()
+    response = an_response(high_watermark=55, has_records=True)
+    assert follower.on_response(fetch, response, log, NOW_MS) == ()
 
 
 def test_an_answer_of_another_leader_epoch_is_ignored() -> None:
     log = a_log(50, (2, 0))
     fetch = fetched(a_follower(leader_epoch=4), log)
     follower = a_follower(leader_epoch=5)
-    answer = an_response(high_watermark=50, has_records=True)
-    assert follower.on_response(fetch, answer, log, NOW_MS) == ()
+    response = an_response(high_watermark=50, has_records=True)
+    assert follower.on_response(fetch, response, log, NOW_MS) == ()
     assert follower.high_watermark == 0
 
 
@@ -253,8 +253,8 @@ def test_a_leader_that_has_not_heard_yet_is_asked_again_soon_and_then_later() ->
     for _ in range(8):
         fetch = follower.next_fetch(log, now_ms)
         assert fetch is not None
-        answer = an_response(error=ErrorCode.UNKNOWN_LEADER_EPOCH)
-        follower.on_response(fetch, answer, log, now_ms)
+        response = an_response(error=ErrorCode.UNKNOWN_LEADER_EPOCH)
+        follower.on_response(fetch, response, log, now_ms)
         waits.append(follower.wake_at_ms - now_ms)
         now_ms = follower.wake_at_ms
     assert waits == [FIRST_BACK_OFF_MS, 40, 80, 160, 320, 640, 1000, 1000]
@@ -264,8 +264,8 @@ def test_a_good_answer_ends_the_series_of_back_offs() -> None:
     follower, log = a_follower(), a_log(50, (2, 0))
     fetch = fetched(follower, log)
     rejection = an_response(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    for answer in (rejection, an_response(), rejection):
-        follower.on_response(fetch, answer, log, NOW_MS)
+    for response in (rejection, an_response(), rejection):
+        follower.on_response(fetch, response, log, NOW_MS)
     assert follower.wake_at_ms == NOW_MS + FIRST_BACK_OFF_MS
 
 

@@ -119,8 +119,8 @@ def test_a_session_says_nothing_after_a_truncation() -> None:
     log = EpochHistory(((5, 0),), Offset(3))
     contact = LeaderContact()
     fetch = FollowerFetch(LeaderEpoch(5), Offset(3), LeaderEpoch(5))
-    answer = LeaderResponse(ErrorCode.NONE, Offset(0), Offset(0), has_records=False)
-    follower.on_response(fetch, answer, log, START_MS)
+    response = LeaderResponse(ErrorCode.NONE, Offset(0), Offset(0), has_records=False)
+    follower.on_response(fetch, response, log, START_MS)
     follower.on_nothing_new(fetch, log, START_MS, contact)
     contact.last_response_ms = START_MS
     follower.on_truncated(

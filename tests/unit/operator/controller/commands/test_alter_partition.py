@@ -28,7 +28,7 @@ def test_proposals_for_two_slices_are_one_step_and_each_is_answered() -> None:
     [decision] = played.decisions
     assert isinstance(decision, ChangeSlices)
     assert list(decision.changes) == [SLICE, "orders-1"]
-    assert [answer.error for answer in played.result.answers] == [ErrorCode.NONE] * 2
+    assert [response.error for response in played.result.answers] == [ErrorCode.NONE] * 2
     assert all(value.partitions[0].in_sync_ids == {0, 1, 2} for value in played.written)
 
 
@@ -50,8 +50,8 @@ def test_the_answer_is_of_the_last_try_on_what_is_stored() -> None:
     assert decide(later) is later  # another write came first
     with pytest.raises(StopIteration) as end:
         steps.send(Outcome({SLICE: later}))
-    [answer] = end.value.value.answers
-    assert (answer.error, answer.state) == (ErrorCode.FENCED_LEADER_EPOCH, later.partitions[0])
+    [response] = end.value.value.answers
+    assert (response.error, response.state) == (ErrorCode.FENCED_LEADER_EPOCH, later.partitions[0])
 
 
 def test_a_proposal_in_a_move_lets_the_move_go_on() -> None:

@@ -168,8 +168,8 @@ def test_a_topic_whose_data_is_only_kept_is_unknown_to_a_proposal() -> None:
         await harness.service.delete_topic(POOL, ORDERS, retain=True)
         kept, writes = harness.partition(), harness.store.writes
         requested = proposal("0@1 1@2", leader_epoch=0, partition_epoch=0)
-        (answer,) = (await harness.brokers[0].alter(requested)).answers
-        assert answer.error is ErrorCode.UNKNOWN_TOPIC_ID
+        (response,) = (await harness.brokers[0].alter(requested)).answers
+        assert response.error is ErrorCode.UNKNOWN_TOPIC_ID
         assert (harness.partition(), harness.store.writes) == (kept, writes)
 
     run(scenario)

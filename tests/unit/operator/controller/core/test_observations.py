@@ -65,10 +65,10 @@ async def all_in_sync(harness: Harness) -> None:
     state = harness.partition()
     leader = harness.brokers[state.leader]
     in_sync = tuple(Member(each.broker_id, each.epoch) for each in harness.brokers)
-    answer = await leader.alter(
+    response = await leader.alter(
         IsrProposal(ORDERS, 0, state.leader_epoch, state.partition_epoch, in_sync)
     )
-    assert not answer.error
+    assert not response.error
     for broker in harness.brokers:
         await broker.catch_up()
 

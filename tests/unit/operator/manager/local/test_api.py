@@ -22,12 +22,12 @@ def exchange(store: SqliteStore, *requests: tuple[str, str, str]) -> list[tuple[
     async def scenario() -> list[tuple[int, Any]]:
         app = web.Application()
         add_local_routes(app, store)
-        answers = []
+        responses = []
         async with TestClient(TestServer(app)) as client:
             for method, path, body in requests:
                 response = await client.request(method, path, data=body)
-                answers.append((response.status, await response.json()))
-        return answers
+                responses.append((response.status, await response.json()))
+        return responses
 
     return asyncio.run(scenario())
 
