@@ -90,8 +90,8 @@ def test_kubectl_sees_a_topic_made_over_kafka_and_its_deletion(cluster: KubeClus
     assert item["metadata"]["uid"] == made["topic_id"]
     assert item["spec"]["config"] == {"retention.ms": "60000"}
     cluster.wait_ready(item["metadata"]["name"], timeout_s=30)
-    doomed = {"topic": "Made_Over_Kafka", "topic_id": "00000000-0000-0000-0000-000000000000"}
-    (gone,) = ask(cluster, "delete_topics", 6, topics=[doomed], timeout_ms=60_000)["topics"]
+    to_delete = {"topic": "Made_Over_Kafka", "topic_id": "00000000-0000-0000-0000-000000000000"}
+    (gone,) = ask(cluster, "delete_topics", 6, topics=[to_delete], timeout_ms=60_000)["topics"]
     assert gone["error"] == 0, gone
     assert cluster.get("topic", item["metadata"]["name"]) is None
 

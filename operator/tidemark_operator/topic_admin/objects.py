@@ -222,24 +222,24 @@ class TopicObjects:
                 stored = await self._again(stored)
         return refused(topic, _others_are_faster())
 
-    async def delete(self, doomed: TopicToDelete, there: StoredTopic) -> TopicResult:
+    async def delete(self, to_delete: TopicToDelete, there: StoredTopic) -> TopicResult:
         """Delete a Topic by its present manifest, not by the one found with others (I20)."""
         pool = there.places.pool
         for attempt in range(MAX_TRIES):
-            stored = await self._again(there.topics.get(doomed.topic))
+            stored = await self._again(there.topics.get(to_delete.topic))
             if stored is None:
-                if self._is_going(pool, doomed.topic):
-                    return TopicResult(doomed.topic, ErrorCode.NONE)
-                return refused(doomed.topic, unknown_topic(doomed.topic))
+                if self._is_going(pool, to_delete.topic):
+                    return TopicResult(to_delete.topic, ErrorCode.NONE)
+                return refused(to_delete.topic, unknown_topic(to_delete.topic))
             topic_id = _topic_id_of(stored)
-            rejection = _other_id(doomed, topic_id)
+            rejection = _other_id(to_delete, topic_id)
             rejection = rejection or managed_elsewhere_error(stored) or deletion_error(stored)
             if rejection is None or attempt:
                 # The slices' copy decides what becomes of the data, and lags behind the manifest;
                 # or it is ahead of it, by an attempt that another's write put an end to.
-                await self._notify_slices(pool, doomed.topic, stored)
+                await self._notify_slices(pool, to_delete.topic, stored)
             if rejection is not None:
-                return refused(doomed.topic, rejection)
+                return refused(to_delete.topic, rejection)
             metadata = stored["metadata"]
             try:
                 await self._store.delete(
@@ -253,10 +253,10 @@ class TopicObjects:
                 continue  # somebody's write in between is judged anew
             logger.info(
                 "topic deleted for a client",
-                extra={"topic": doomed.topic, "object": metadata["name"]},
+                extra={"topic": to_delete.topic, "object": metadata["name"]},
             )
-            return TopicResult(doomed.topic, ErrorCode.NONE, topic_id=TopicId(topic_id))
-        return refused(doomed.topic, _others_are_faster())
+            return TopicResult(to_delete.topic, ErrorCode.NONE, topic_id=TopicId(topic_id))
+        return refused(to_delete.topic, _others_are_faster())
 
     async def _again(self, stored: Object | None) -> Object | None:
         """Return the object as it is now."""
@@ -312,10 +312,10 @@ def _topic_id_of(stored: Object) -> str:
     return (stored.get("status") or {}).get("topicId") or stored["metadata"].get("uid") or ""
 
 
-def _other_id(doomed: TopicToDelete, topic_id: str) -> RequestRejected | None:
-    if doomed.topic_id in ("", topic_id):
+def _other_id(to_delete: TopicToDelete, topic_id: str) -> RequestRejected | None:
+    if to_delete.topic_id in ("", topic_id):
         return None
-    return RequestRejected(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {doomed.topic} has id {topic_id}")
+    return RequestRejected(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {to_delete.topic} has id {topic_id}")
 
 
 def _others_are_faster() -> RequestRejected:

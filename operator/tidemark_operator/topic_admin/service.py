@@ -103,8 +103,8 @@ class TopicAdmin:
         return await self._each(request.broker, request.topics, change)
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> TopicsResponse:
-        async def change(doomed: TopicToDelete, there: StoredTopic) -> TopicResult:
-            return await self._objects.delete(doomed, there)
+        async def change(to_delete: TopicToDelete, there: StoredTopic) -> TopicResult:
+            return await self._objects.delete(to_delete, there)
 
         return await self._each(request.broker, request.topics, change)
 

@@ -86,7 +86,7 @@ class TopicAdmin:
             {"topic": name, "topic_id": ZERO_TOPIC_ID} for name in requested["names"]
         )
         responses: list[Values] = []
-        doomed: dict[str, Values] = {}
+        to_delete: dict[str, Values] = {}
         twice = reject_twice(entry["topic"] for entry in entries if entry["topic"] is not None)
         for entry in entries:
             named = self._named(entry)
@@ -94,12 +94,14 @@ class TopicAdmin:
             if named["error"] is ErrorCode.NONE and named["topic"] in twice:
                 named |= reported(twice[named["topic"]])
             elif named["error"] is ErrorCode.NONE:
-                doomed[named["topic"]] = named
-        if doomed:
-            topics = tuple(TopicToDelete(name, each["asked_id"]) for name, each in doomed.items())
+                to_delete[named["topic"]] = named
+        if to_delete:
+            topics = tuple(
+                TopicToDelete(name, each["asked_id"]) for name, each in to_delete.items()
+            )
             response = await self._changes.delete(topics, Deadline(requested["timeout_ms"]))
-            for name, result in by_topic(response, list(doomed)).items():
-                doomed[name] |= reported(result)
+            for name, result in by_topic(response, list(to_delete)).items():
+                to_delete[name] |= reported(result)
         return {"topics": tuple(responses)}
 
     def _named(self, entry: Values) -> Values:

@@ -67,8 +67,8 @@ async def alter(harness: AdminHarness, *changes: ConfigChange, **how: Any) -> To
 
 
 async def delete(harness: AdminHarness, topic: str, topic_id: str = "") -> TopicResult:
-    doomed = TopicToDelete(topic, TopicId(topic_id))
-    request = DeleteTopicsRequest(harness.requesting(), harness.request_id(), (doomed,))
+    to_delete = TopicToDelete(topic, TopicId(topic_id))
+    request = DeleteTopicsRequest(harness.requesting(), harness.request_id(), (to_delete,))
     return (await harness.admin.delete_topics(request)).results[0]
 
 
@@ -294,8 +294,8 @@ def test_what_was_found_with_other_topics_is_read_again_before_it_is_deleted(
         harness.store.before_delete = lambda: retain(
             harness
         )  # while the first one is being deleted
-        doomed = (TopicToDelete("first", TopicId("")), TopicToDelete("orders", TopicId("")))
-        request = DeleteTopicsRequest(harness.requesting(), harness.request_id(), doomed)
+        to_delete = (TopicToDelete("first", TopicId("")), TopicToDelete("orders", TopicId("")))
+        request = DeleteTopicsRequest(harness.requesting(), harness.request_id(), to_delete)
         results = (await harness.admin.delete_topics(request)).results
         assert [each.error for each in results] == [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
         assert await harness.object_names() == ["orders"]

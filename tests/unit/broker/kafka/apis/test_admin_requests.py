@@ -141,8 +141,8 @@ def test_a_request_of_very_many_topics_is_refused_as_a_whole(tmp_path: Path) -> 
             set(errors(response)) == {ErrorCode.INVALID_REQUEST} and len(errors(response)) == 1001
         )
         names = tuple(f"t{number}" for number in range(1001))
-        doomed = {"names": names, "topics": (), "timeout_ms": 100}
-        response = await ask(link, DELETE_TOPICS_API, doomed, version=5)
+        to_delete = {"names": names, "topics": (), "timeout_ms": 100}
+        response = await ask(link, DELETE_TOPICS_API, to_delete, version=5)
         assert set(errors(response)) == {ErrorCode.INVALID_REQUEST}
         assert controller.requests == []
 
