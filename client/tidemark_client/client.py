@@ -114,7 +114,7 @@ class TidemarkClient:
     async def __aenter__(self) -> Self:
         self._session = HttpSession()
         self.lookup = LeaderLookup(self._session, self._bootstrap_urls)
-        self._nearby = RackAwareReads(asyncio.get_running_loop().time)
+        self._preferred = RackAwareReads(asyncio.get_running_loop().time)
         return self
 
     async def __aexit__(
@@ -321,7 +321,7 @@ class TidemarkClient:
         if self.settings.rack is None:
             return await self._read_at_leader(topic, partition, path, wait_seconds)
         path_with_rack = f"{path}&rack={quote(self.settings.rack, safe='')}"
-        near = self._nearby.url(topic, partition)
+        near = self._preferred.url(topic, partition)
         if near is None:
             leader = await self._leader_url(topic, partition, RESPONSE_MARGIN_SECONDS)
             if leader is not None:
@@ -330,12 +330,12 @@ class TidemarkClient:
                 except Redirected as sent:
                     if sent.is_to_nearer:
                         near = sent.url
-                        self._nearby.note(topic, partition, near)
+                        self._preferred.note(topic, partition, near)
         if near is not None:
             try:
                 return await self._read_at(near, path_with_rack, wait_seconds)
             except (Redirected, BrokerError):
-                self._nearby.forget(topic, partition)
+                self._preferred.forget(topic, partition)
         # Without the rack: the leader itself answers, whatever it thinks of the others.
         return await self._read_at_leader(topic, partition, path, wait_seconds)
 

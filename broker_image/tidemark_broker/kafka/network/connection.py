@@ -55,7 +55,7 @@ class ConnectionOwner(Protocol):
     limits: ListenerLimits
     memory: MemoryPool
     over_limit_connections: OverLimitConnections
-    complaints: ProtocolViolations
+    violations: ProtocolViolations
 
     @property
     def handlers(self) -> Mapping[int, ApiHandler]: ...
@@ -235,7 +235,7 @@ class KafkaConnection(asyncio.Protocol):
 
         What is being sent to the client is not worth its memory.
         """
-        self._owner.complaints.note(self._client_host, kind, reason)
+        self._owner.violations.note(self._client_host, kind, reason)
         self._abort()
 
     # ---- inside
@@ -507,7 +507,7 @@ class KafkaConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        self._owner.complaints.note(self._client_host, kind, reason)
+        self._owner.violations.note(self._client_host, kind, reason)
         self._forget_waiting()
         self._drop_work()
         transport.close()  # answers on their way are still sent, but not for ever

@@ -21,7 +21,7 @@ class SocketServer:
         self.limits = services.limits
         self.memory = services.memory
         self.over_limit_connections = OverLimitConnections(services.limits, services.scheduler)
-        self.complaints = ProtocolViolations(services.clock)
+        self.violations = ProtocolViolations(services.clock)
         add_handlers(services)
         self.connections: dict[KafkaConnection, None] = {}  # by age
         self.has_metadata = services.partitions.metadata.has_come
@@ -64,7 +64,7 @@ class SocketServer:
         self.memory.stop()
         self.services.leader_changes.stop()
         self.over_limit_connections.stop()
-        self.complaints.log_counts()
+        self.violations.log_counts()
         for server in self._servers:
             server.close()
         for connection in tuple(self.connections):
@@ -83,5 +83,5 @@ class SocketServer:
         loop = asyncio.get_running_loop()
         for connection in tuple(self.connections):
             connection.close_if_idle(loop.time() - self.limits.idle_seconds)
-        self.complaints.sweep()
+        self.violations.sweep()
         self._sweep_timer = loop.call_later(self.limits.sweep_seconds, self._sweep)
