@@ -1,12 +1,13 @@
-"""What `harness.topics` makes of what it saw, and how its load is paced."""
+"""What `bench.topics` makes of what it saw, and how its load is paced."""
 
 import math
 from typing import Any
 
 import pytest
-from harness import rdkafka_load
-from harness.systems import BenchFailed
-from harness.topics import check_open_files, exponent
+
+from bench import rdkafka_load
+from bench.systems import BenchFailed
+from bench.topics import check_open_files, exponent
 
 
 def test_the_exponent_is_that_of_the_curve_through_all_sizes() -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import report, systems
-from harness.cases import Scale, is_sustained, run_steps, up_to_saturation
-from harness.java_tools import JavaTools
-from harness.rows import KAFKA, TIDEMARK, Failure, Figures, compare
-from harness.systems import BenchFailed
+
+from bench import report, systems
+from bench.cases import Scale, is_sustained, run_steps, up_to_saturation
+from bench.java_tools import JavaTools
+from bench.rows import KAFKA, TIDEMARK, Failure, Figures, compare
+from bench.systems import BenchFailed
 
 ALL = Scale(1.0, frozenset())
 PERFORMANCE = """\
@@ -54,7 +55,7 @@ def test_a_group_that_fails_does_not_hide_the_others() -> None:
 
 
 def test_a_system_that_does_not_start_leaves_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness import cases
+    from bench import cases
 
     class Dead:
         name = "kafka"

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import metrics_scrape
 from prometheus_client.parser import text_string_to_metric_families
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
 from tidemark_broker.replication.core.replica_digest import BoundaryDigest
@@ -25,6 +24,7 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import Member, PartitionState
 
+from bench import metrics_scrape
 from tests.support.metric_docs import documented_families
 from tests.support.promtool import faults_of_metrics
 from tests.support.waiting import HANG_SECONDS

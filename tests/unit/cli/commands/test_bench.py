@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tidemark_cli.commands import harness
+from tidemark_cli.commands import bench
 from tidemark_client.client import TidemarkClient
 from tidemark_client.errors import CommandFailed
 
@@ -16,7 +16,7 @@ def test_bench_refuses_a_topic_that_has_records() -> None:
         async with FakeCluster() as cluster:
             cluster.logs[0] = [b"x"] * records
             async with TidemarkClient(cluster.urls) as client:
-                await harness._check_unused(client, TOPIC, 1)
+                await bench._check_unused(client, TOPIC, 1)
 
     asyncio.run(experiment(0))
     with pytest.raises(CommandFailed, match="has 3 records; the bench would add"):
@@ -33,9 +33,9 @@ def test_bench_makes_a_topic_of_its_own_and_deletes_it(monkeypatch: pytest.Monke
     async def broken(*_: object) -> list[str]:
         raise CommandFailed("The bench failed.")
 
-    monkeypatch.setattr(harness, "until_ready", ready)
-    monkeypatch.setattr(harness, "_leader_urls", broken)
-    monkeypatch.setattr(harness, "delete_object", lambda *words: delete(str(words[-1])))
+    monkeypatch.setattr(bench, "until_ready", ready)
+    monkeypatch.setattr(bench, "_leader_urls", broken)
+    monkeypatch.setattr(bench, "delete_object", lambda *words: delete(str(words[-1])))
     deleted: list[str] = []
 
     async def delete(name: str) -> None:
@@ -47,7 +47,7 @@ def test_bench_makes_a_topic_of_its_own_and_deletes_it(monkeypatch: pytest.Monke
 
         async with TestServer(controller.app()) as server:
             controller.url = f"http://{server.host}:{server.port}"
-            await harness._measure(parse(["bench", "http", "--server", controller.url]))
+            await bench._measure(parse(["bench", "http", "--server", controller.url]))
 
     with pytest.raises(CommandFailed, match="The bench failed"):
         asyncio.run(experiment())

@@ -102,7 +102,7 @@ def failure_of(experiment: Experiment, cluster: FakeCluster) -> CommandFailed:
 
 
 async def has_begun(cluster: FakeCluster) -> None:
-    while not cluster.read_at:
+    while not cluster.read_at:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
 
 
@@ -216,7 +216,7 @@ def test_silence_is_said(
             await has_begun(cluster)
             for broker_id in range(2):
                 await cluster.kill(broker_id)
-            while "orders-0: no records" not in capsys.readouterr().err:
+            while "orders-0: no records" not in capsys.readouterr().err:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
