@@ -13,7 +13,7 @@ from tidemark_operator.api.unclean_election import UncleanCause
 from tidemark_operator.controller.core.elections import (
     ElectionEvidence,
     LeaderCounts,
-    evaluated,
+    partition_after_election,
     preferred_leader_restored,
 )
 from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility
@@ -187,7 +187,7 @@ class SmallController:
                 for broker_id, notes in self.notes.items()
                 if notes.report is not None
             }
-            election = evaluated(
+            election = partition_after_election(
                 self.topic,
                 partition,
                 eligibility,

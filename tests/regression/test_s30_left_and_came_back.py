@@ -5,7 +5,7 @@ Real logs, cores and frames; the moves are the controller's own decisions (docs/
 
 from pathlib import Path
 
-from tidemark_operator.controller.core.elections import LeaderCounts, evaluated
+from tidemark_operator.controller.core.elections import LeaderCounts, partition_after_election
 from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility
 from tidemark_operator.controller.core.reassignment import original_of, reassigned
 from tidemark_protocol.error_codes import ErrorCode
@@ -47,7 +47,9 @@ class MovingPool(InProcessPool):
         )
         begun = reassigned(self.topic, self.state, lives, target)
         counts = LeaderCounts([begun])
-        self.state = evaluated(self.topic, begun, lives, leader_counts=counts).partition
+        self.state = partition_after_election(
+            self.topic, begun, lives, leader_counts=counts
+        ).partition
 
     def proposed(self) -> list[frozenset[int]]:
         """By 1, once it may propose joins again."""

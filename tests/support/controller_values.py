@@ -4,7 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 from tidemark_operator.api.elect_annotation import LeaderChoice
-from tidemark_operator.controller.core.elections import ElectionEvidence, LeaderCounts, evaluated
+from tidemark_operator.controller.core.elections import (
+    ElectionEvidence,
+    LeaderCounts,
+    partition_after_election,
+)
 from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility
 from tidemark_operator.controller.core.unclean_recovery import Reports
 from tidemark_protocol.controller_messages import IsrProposal, ReplicaReport
@@ -98,7 +102,7 @@ def after(
     reports: Reports | None = None,
     choice: LeaderChoice | None = None,
 ) -> PartitionState:
-    return evaluated(
+    return partition_after_election(
         of or topic(),
         state,
         brokers,

@@ -48,10 +48,10 @@ class SliceChanges:
         counts = state.leader_counts()
 
         def again(value: PartitionSlice) -> PartitionSlice:
-            return state.evaluate_slice(value, eligibility, state.leader_counts())
+            return state.slice_after_elections(value, eligibility, state.leader_counts())
 
         def decided(value: PartitionSlice) -> Decide | None:
-            wanted = state.evaluate_slice(value, eligibility, counts)
+            wanted = state.slice_after_elections(value, eligibility, counts)
             if value.name in self._slice_store.outcome_unknown:
                 return again
             return None if wanted is value else _first_then(value, wanted, again)

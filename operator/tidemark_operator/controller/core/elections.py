@@ -1,10 +1,11 @@
 """Decide who leads, from the complete state, never from the event.
 
-`evaluated` returns the state that a partition should have given the present brokers: dead, stopping
-and invalid members are out of the ISR (I13), a fenced leader is replaced (I12). Candidates in
-order: live valid ISR members; live valid eligible leaders; an unclean election (`unclean_recovery`:
-S14, a person's choice, the topic's config), which leaves a `UncleanElection`; else there is no
-leader. Among equals the broker that leads the fewest partitions wins, ties go by assignment order.
+`partition_after_election` returns the state that a partition should have given the present brokers:
+dead, stopping and invalid members are out of the ISR (I13), a fenced leader is replaced (I12).
+Candidates in order: live valid ISR members; live valid eligible leaders; an unclean election
+(`unclean_recovery`: S14, a person's choice, the topic's config), which leaves a `UncleanElection`;
+else there is no leader. Among equals the broker that leads the fewest partitions wins, ties go by
+assignment order.
 """
 
 from collections import Counter
@@ -85,7 +86,7 @@ class Election:
     )
 
 
-def evaluated(
+def partition_after_election(
     topic: TopicState,
     partition: PartitionState,
     eligibility: Eligibility,
@@ -100,7 +101,7 @@ def evaluated(
         and may_complete(partition, _live_in_sync(topic, partition, eligibility))
     )
     before = completed(partition) if is_completed else partition
-    election = _evaluated(topic, before, eligibility, leader_counts, evidence)
+    election = _after_election(topic, before, eligibility, leader_counts, evidence)
     after = election.partition
     if is_completed:
         if after.partition_epoch == partition.partition_epoch:
@@ -134,7 +135,7 @@ def retained_or_moved(
     if not is_moving(partition):
         return _stripped(topic, partition, eligibility)
     evidence = ElectionEvidence(is_confirmed=is_confirmed)
-    after = evaluated(
+    after = partition_after_election(
         topic, partition, eligibility, leader_counts=leader_counts, evidence=evidence
     ).partition
     # guard: retained-led-only-while-moving (I20)
@@ -166,7 +167,7 @@ def _stripped(
     return changed(topic, partition, eligibility, in_sync_replicas=in_sync)
 
 
-def _evaluated(
+def _after_election(
     topic: TopicState,
     partition: PartitionState,
     eligibility: Eligibility,
@@ -181,11 +182,11 @@ def _evaluated(
         candidates = [m for m in in_sync if eligibility.is_active(m.broker_id, replica)]
         if candidates:
             staying = [m for m in candidates if m.broker_id not in partition.removing_replicas]
-            leader = _preferred(staying or candidates, partition, eligibility, leader_counts)
+            leader = _best_candidate(staying or candidates, partition, eligibility, leader_counts)
             return Election(_granted(topic, partition, eligibility, leader, in_sync))
-        candidates = [] if in_sync else _active_eligible(topic, partition, eligibility)
+        candidates = [] if in_sync else _active_elr_members(topic, partition, eligibility)
         if candidates:
-            leader = _preferred(candidates, partition, eligibility, leader_counts)
+            leader = _best_candidate(candidates, partition, eligibility, leader_counts)
             return Election(_granted(topic, partition, eligibility, leader, (leader,)))
         recovery_plan = unclean_recovery(
             topic, partition, eligibility, evidence.reports, evidence.choice
@@ -270,7 +271,7 @@ def leader_moved_off(
     ]
     if not candidates:
         return partition
-    leader = _preferred(candidates, partition, eligibility, leader_counts)
+    leader = _best_candidate(candidates, partition, eligibility, leader_counts)
     after = _granted(topic, partition, eligibility, leader, partition.in_sync_replicas)
     leader_counts.note(partition, after)
     return after
@@ -290,7 +291,7 @@ def _remaining_in_sync(
     return active
 
 
-def _active_eligible(
+def _active_elr_members(
     topic: TopicState, partition: PartitionState, eligibility: Eligibility
 ) -> list[Member]:
     replica = (topic.topic_id, partition.partition)
@@ -336,7 +337,7 @@ def _granted(
     )
 
 
-def _preferred(
+def _best_candidate(
     candidates: list[Member],
     partition: PartitionState,
     eligibility: Eligibility,

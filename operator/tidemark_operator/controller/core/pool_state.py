@@ -1,8 +1,8 @@
 """Hold all that a controller knows of one pool, and decide about complete slices.
 
-Decisions are level-triggered: `evaluate_slice` returns what a slice should be now, whatever the
-event; so a failed write is simply decided again later. `brokers` may be ahead of the store by one
-fence only (a fence is always safe); everything else here is durable.
+Decisions are level-triggered: `slice_after_elections` returns what a slice should be now, whatever
+the event; so a failed write is simply decided again later. `brokers` may be ahead of the store by
+one fence only (a fence is always safe); everything else here is durable.
 """
 
 from collections import deque
@@ -29,8 +29,8 @@ from tidemark_operator.controller.core.deleted_topics import Tombstone
 from tidemark_operator.controller.core.elections import (
     ElectionEvidence,
     LeaderCounts,
-    evaluated,
     may_grant,
+    partition_after_election,
     preferred_leader_restored,
     retained_or_moved,
 )
@@ -165,7 +165,7 @@ class PoolState:
         is_ours = notes.applied_controller_epoch == self.controller_epoch
         return notes.applied_version if is_ours else -1
 
-    def evaluate_slice(
+    def slice_after_elections(
         self, value: PartitionSlice, eligibility: Eligibility, leader_counts: LeaderCounts
     ) -> PartitionSlice:
         partitions = []
@@ -203,7 +203,7 @@ class PoolState:
                 is_confirmed=self._is_confirmed(replica, state),
             )
             return kept, None
-        election = evaluated(
+        election = partition_after_election(
             value.topic,
             state,
             eligibility,

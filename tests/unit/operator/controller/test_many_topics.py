@@ -342,13 +342,13 @@ def _retained(state: PoolState, image: MetadataImage) -> dict[str, object]:
 def _settled_slices(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of those that are decided from now on."""
     names: list[str] = []
-    original = PoolState.evaluate_slice
+    original = PoolState.slice_after_elections
 
     def recorded(self: PoolState, value: PartitionSlice, *rest: object) -> PartitionSlice:
         names.append(value.name)
         return original(self, value, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(PoolState, "evaluate_slice", recorded)
+    monkeypatch.setattr(PoolState, "slice_after_elections", recorded)
     return names
 
 

@@ -130,7 +130,7 @@ def test_reports_elect_nobody_for_retained_data_that_moves(is_retained: bool) ->
     pool = pool_state(value, live=(2,), fenced=(0, 1))
     pool.record_leaderless(value, version=0)
     pool.soft_state_of(BrokerId(2)).report = {REPLICA: held(5, 9)}
-    after = pool.evaluate_slice(value, pool.eligibility(), pool.leader_counts())
+    after = pool.slice_after_elections(value, pool.eligibility(), pool.leader_counts())
     assert after.partitions[0].has_leader is not is_retained
 
 
