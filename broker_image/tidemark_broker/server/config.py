@@ -15,7 +15,7 @@ from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.topic_configs import KNOWN_CONFIGS
 
 from tidemark_broker.coordinator.core.group_config import GroupSettings
-from tidemark_broker.kafka.apis.config_docs import TOPIC_CONFIG_WORDS
+from tidemark_broker.kafka.apis.config_descriptions import TOPIC_CONFIG_DOCS
 from tidemark_broker.kafka.network.limits import ListenerLimits
 from tidemark_broker.metadata.controller_channel import Address
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
@@ -281,7 +281,7 @@ POOL_FIELDS = {
     "replica.alter.log.dirs.io.max.bytes.per.second": "spec.moveBytesPerSecond",
 }
 _TOPIC_CONFIGS = {
-    words.broker_name: name for name, words in TOPIC_CONFIG_WORDS.items() if words.broker_name
+    words.broker_name: name for name, words in TOPIC_CONFIG_DOCS.items() if words.broker_name
 }
 
 
@@ -289,7 +289,7 @@ def broker_configs(settings: BrokerConfig) -> Mapping[str, str]:
     defaults = {
         words.broker_name: known.default_text
         for known in KNOWN_CONFIGS
-        if (words := TOPIC_CONFIG_WORDS[known.name]).broker_name
+        if (words := TOPIC_CONFIG_DOCS[known.name]).broker_name
     }
     limits = ListenerLimits()
     port = settings.advertised_kafka_port or settings.kafka_port

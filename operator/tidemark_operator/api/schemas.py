@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator
 
+from tidemark_operator.api.config_checks import effective_config
 from tidemark_operator.api.kinds import Object
-from tidemark_operator.api.topic_configs import effective_config
 from tidemark_operator.api.validation_rules import (
     audit_change_faults,
     audit_faults,

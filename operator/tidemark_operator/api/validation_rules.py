@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from tidemark_protocol.topic_configs import CLEANUP_POLICY, text_of
 
+from tidemark_operator.api.config_checks import config_faults
 from tidemark_operator.api.elect_annotation import elect_fault
 from tidemark_operator.api.kinds import Object
-from tidemark_operator.api.topic_configs import config_faults
 
 OFFSETS_TOPIC = "__consumer_offsets"
 

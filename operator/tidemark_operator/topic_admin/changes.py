@@ -17,8 +17,8 @@ from tidemark_protocol.topic_messages import (
     TopicToExpand,
 )
 
+from tidemark_operator.api.config_checks import config_faults, unknown_config_sentence
 from tidemark_operator.api.kinds import Object
-from tidemark_operator.api.topic_configs import config_faults, unknown_config_sentence
 from tidemark_operator.topic_admin.field_managers import RequestRejected
 from tidemark_operator.topic_admin.new_topics import (
     MAX_PARTITIONS,

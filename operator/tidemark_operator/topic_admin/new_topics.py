@@ -12,9 +12,9 @@ from tidemark_protocol.topic_configs import canonical_value
 from tidemark_protocol.topic_messages import DEFAULT_COUNT, NewTopic
 from tidemark_protocol.topic_names import object_names, topic_name_fault
 
+from tidemark_operator.api.config_checks import config_faults
 from tidemark_operator.api.kinds import TOPIC, Object
 from tidemark_operator.api.schemas import apply_defaults, validate
-from tidemark_operator.api.topic_configs import config_faults
 from tidemark_operator.topic_admin.field_managers import (
     MADE_BY_LABEL,
     REQUEST_ANNOTATION,

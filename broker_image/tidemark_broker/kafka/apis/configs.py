@@ -17,9 +17,9 @@ from tidemark_protocol.topic_messages import (
     TopicToAlter,
 )
 
-from tidemark_broker.kafka.apis.config_docs import ConfigType, ResourceType
+from tidemark_broker.kafka.apis.config_descriptions import ConfigType, ResourceType
+from tidemark_broker.kafka.apis.described_configs import ConfigSource, topic_configs
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
-from tidemark_broker.kafka.apis.topic_configs import ConfigSource, topic_configs
 from tidemark_broker.kafka.apis.topics import by_topic, reported
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka_wire.messages.configs import (

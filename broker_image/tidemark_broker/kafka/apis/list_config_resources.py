@@ -6,7 +6,7 @@ here.
 
 from tidemark_protocol.error_codes import ErrorCode
 
-from tidemark_broker.kafka.apis.config_docs import ResourceType
+from tidemark_broker.kafka.apis.config_descriptions import ResourceType
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka_wire.messages.list_config_resources import LIST_CONFIG_RESOURCES_API

@@ -23,8 +23,8 @@ from tidemark_protocol.topic_messages import (
 )
 from tidemark_protocol.topic_names import OFFSETS_TOPIC
 
+from tidemark_broker.kafka.apis.described_configs import created_config
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
-from tidemark_broker.kafka.apis.topic_configs import created_config
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka_wire.messages.schema import ZERO_TOPIC_ID, Values
 from tidemark_broker.kafka_wire.messages.topics import (

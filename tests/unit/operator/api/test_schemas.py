@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 from tidemark_operator.api.broker_pool import BrokerPool, ListenerSpec
+from tidemark_operator.api.config_checks import nearest_name, unknown_config_sentence
 from tidemark_operator.api.schemas import apply_defaults, effective, load_schema, validate
-from tidemark_operator.api.topic_configs import nearest_name, unknown_config_sentence
 from tidemark_protocol.controller_messages import ClientQuota
 from tidemark_protocol.topic_configs import (
     KNOWN_CONFIGS,

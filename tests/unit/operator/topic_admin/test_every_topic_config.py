@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 import pytest
-from tidemark_broker.kafka.apis.topic_configs import topic_configs
+from tidemark_broker.kafka.apis.described_configs import topic_configs
 from tidemark_broker.log.log_config import LogSettings, settings_of_topic
-from tidemark_operator.api.topic_configs import config_faults, effective_config
+from tidemark_operator.api.config_checks import config_faults, effective_config
 from tidemark_operator.controller.core.partition_change import effective_min_insync
 from tidemark_operator.controller.core.unclean_recovery import allows_unclean_election
 from tidemark_protocol.ids import TopicId

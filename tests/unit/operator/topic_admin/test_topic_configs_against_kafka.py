@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemark_operator.api.topic_configs import config_faults, effective_config
+from tidemark_operator.api.config_checks import config_faults, effective_config
 from tidemark_protocol.topic_configs import (
     KNOWN_CONFIGS,
     FixedConfig,

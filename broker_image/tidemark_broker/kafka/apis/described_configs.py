@@ -10,7 +10,7 @@ from enum import IntEnum
 from tidemark_protocol.partition_state import TopicState
 from tidemark_protocol.topic_configs import KNOWN_CONFIGS, MIN_INSYNC_REPLICAS, TopicConfig
 
-from tidemark_broker.kafka.apis.config_docs import TOPIC_CONFIG_WORDS, type_of
+from tidemark_broker.kafka.apis.config_descriptions import TOPIC_CONFIG_DOCS, type_of
 from tidemark_broker.kafka_wire.messages.schema import Values
 
 
@@ -38,7 +38,7 @@ def _described(topic: TopicState, known: TopicConfig) -> Values:
         "source": source,
         "synonyms": tuple(_synonyms(known.name, value, source, default)),
         "config_type": type_of(known),
-        "documentation": TOPIC_CONFIG_WORDS[known.name].documentation,
+        "documentation": TOPIC_CONFIG_DOCS[known.name].documentation,
     }
 
 
@@ -46,7 +46,7 @@ def _synonyms(name: str, value: str, source: ConfigSource, default: str) -> Iter
     """Yield the sources of a value; the first one applies (KIP-226)."""
     if source is ConfigSource.TOPIC:
         yield {"name": name, "value": value, "source": source}
-    broker_name = TOPIC_CONFIG_WORDS[name].broker_name
+    broker_name = TOPIC_CONFIG_DOCS[name].broker_name
     if broker_name:
         yield {"name": broker_name, "value": default, "source": ConfigSource.DEFAULT}
 

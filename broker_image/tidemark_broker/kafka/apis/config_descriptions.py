@@ -41,7 +41,7 @@ class ConfigDoc:
     broker_name: str = ""  # of the broker's default; "": there is none by another name
 
 
-TOPIC_CONFIG_WORDS = {
+TOPIC_CONFIG_DOCS = {
     "cleanup.policy": ConfigDoc(
         "How old records are removed: deleted by age and size, compacted by key, or both.",
         "log.cleanup.policy",
@@ -134,7 +134,7 @@ TOPIC_CONFIG_WORDS = {
         "unclean.leader.election.enable",
     ),
 }
-assert TOPIC_CONFIG_WORDS.keys() == {known.name for known in KNOWN_CONFIGS}
+assert TOPIC_CONFIG_DOCS.keys() == {known.name for known in KNOWN_CONFIGS}
 
 _LISTS = frozenset(
     {
