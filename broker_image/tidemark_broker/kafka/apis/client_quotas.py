@@ -40,7 +40,7 @@ def quota_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
     def alter(request: KafkaRequest, requested: Values) -> Values:
         return {"entries": Each(requested["entries"], _rejected)}
 
-    handler = services.answering.prompt_handler
+    handler = services.answering.sync_handler
     return (
         handler(DESCRIBE_CLIENT_QUOTAS_API, describe),
         handler(ALTER_CLIENT_QUOTAS_API, alter),

@@ -37,9 +37,9 @@ ALTER_TIMEOUT_MS = 30_000  # these requests carry none
 def config_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
     admin = ConfigAdmin(services)
     return (
-        services.answering.prompt_handler(DESCRIBE_CONFIGS_API, admin.describe),
-        services.answering.table_handler(INCREMENTAL_ALTER_CONFIGS_API, admin.alter),
-        services.answering.table_handler(ALTER_CONFIGS_API, admin.replace),
+        services.answering.sync_handler(DESCRIBE_CONFIGS_API, admin.describe),
+        services.answering.async_handler(INCREMENTAL_ALTER_CONFIGS_API, admin.alter),
+        services.answering.async_handler(ALTER_CONFIGS_API, admin.replace),
     )
 
 

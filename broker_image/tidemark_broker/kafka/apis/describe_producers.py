@@ -22,7 +22,7 @@ def describe_producers_handler(services: HandlerContext) -> ApiHandler:
     def respond(request: KafkaRequest, requested: Values) -> Values:
         return {"topics": Each(requested["topics"], lambda topic: _topic(partitions, topic))}
 
-    return services.answering.prompt_handler(DESCRIBE_PRODUCERS_API, respond)
+    return services.answering.sync_handler(DESCRIBE_PRODUCERS_API, respond)
 
 
 def _topic(partitions: ReplicaManager, requested: Values) -> Values:

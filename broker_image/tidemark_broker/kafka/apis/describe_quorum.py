@@ -23,7 +23,7 @@ def describe_quorum_handler(services: HandlerContext) -> ApiHandler:
         topics = each_partition(requested["topics"], partial(_partition, services))
         return {"error": ErrorCode.NONE, "topics": topics, "nodes": _nodes(services)}
 
-    return services.answering.prompt_handler(DESCRIBE_QUORUM_API, respond)
+    return services.answering.sync_handler(DESCRIBE_QUORUM_API, respond)
 
 
 def _nodes(services: HandlerContext) -> tuple[Values, ...]:

@@ -50,10 +50,10 @@ def group_admin_handlers(
 ) -> tuple[ApiHandler, ...]:
     requested = GroupAdmin(groups, metadata)
     return (
-        answering.table_handler(FIND_COORDINATOR_API, requested.find_coordinator),
-        answering.table_handler(LIST_GROUPS_API, requested.list_groups),
-        answering.table_handler(DESCRIBE_GROUPS_API, requested.describe_groups),
-        answering.table_handler(DELETE_GROUPS_API, requested.delete_groups),
+        answering.async_handler(FIND_COORDINATOR_API, requested.find_coordinator),
+        answering.async_handler(LIST_GROUPS_API, requested.list_groups),
+        answering.async_handler(DESCRIBE_GROUPS_API, requested.describe_groups),
+        answering.async_handler(DELETE_GROUPS_API, requested.delete_groups),
     )
 
 

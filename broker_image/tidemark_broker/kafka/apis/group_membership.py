@@ -48,10 +48,10 @@ def group_member_handlers(
 ) -> tuple[ApiHandler, ...]:
     requested = GroupMembers(groups, new_uuid)
     return (
-        answering.table_handler(JOIN_GROUP_API, requested.join),
-        answering.table_handler(SYNC_GROUP_API, requested.sync),
-        answering.table_handler(HEARTBEAT_API, requested.heartbeat),
-        answering.table_handler(LEAVE_GROUP_API, requested.leave),
+        answering.async_handler(JOIN_GROUP_API, requested.join),
+        answering.async_handler(SYNC_GROUP_API, requested.sync),
+        answering.async_handler(HEARTBEAT_API, requested.heartbeat),
+        answering.async_handler(LEAVE_GROUP_API, requested.leave),
     )
 
 

@@ -44,9 +44,9 @@ def group_offset_handlers(
 ) -> tuple[ApiHandler, ...]:
     requested = GroupOffsets(groups, metadata)
     return (
-        answering.table_handler(OFFSET_COMMIT_API, requested.commit),
-        answering.prompt_handler(OFFSET_FETCH_API, requested.fetch),
-        answering.table_handler(OFFSET_DELETE_API, requested.delete),
+        answering.async_handler(OFFSET_COMMIT_API, requested.commit),
+        answering.sync_handler(OFFSET_FETCH_API, requested.fetch),
+        answering.async_handler(OFFSET_DELETE_API, requested.delete),
     )
 
 

@@ -29,7 +29,7 @@ def list_config_resources_handler(services: HandlerContext) -> ApiHandler:
             found += ((name, ResourceType.TOPIC) for name in served)
         return {"error": ErrorCode.NONE, "resources": Each(found, _resource)}
 
-    return services.answering.prompt_handler(LIST_CONFIG_RESOURCES_API, respond)
+    return services.answering.sync_handler(LIST_CONFIG_RESOURCES_API, respond)
 
 
 def _live_brokers(metadata: MetadataCache) -> list[str]:

@@ -28,9 +28,9 @@ SpaceOf = Callable[[], DiskSpace]  # of the volume; in a worker
 def log_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
     admin = LogAdmin(services)
     return (
-        services.answering.table_handler(DELETE_RECORDS_API, admin.delete_records),
-        services.answering.table_handler(DESCRIBE_LOG_DIRS_API, admin.describe_log_dirs),
-        services.answering.prompt_handler(ALTER_REPLICA_LOG_DIRS_API, admin.alter_log_dirs),
+        services.answering.async_handler(DELETE_RECORDS_API, admin.delete_records),
+        services.answering.async_handler(DESCRIBE_LOG_DIRS_API, admin.describe_log_dirs),
+        services.answering.sync_handler(ALTER_REPLICA_LOG_DIRS_API, admin.alter_log_dirs),
     )
 
 

@@ -42,9 +42,9 @@ MAX_PARTITIONS_OF_A_PAGE = 2000  # as Kafka's max.request.partition.size.limit
 
 def cluster_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
     view = ClusterView(services)
-    handler = services.answering.prompt_handler
+    handler = services.answering.sync_handler
     return (
-        services.answering.table_handler(METADATA_API, view.metadata),
+        services.answering.async_handler(METADATA_API, view.metadata),
         handler(DESCRIBE_CLUSTER_API, view.describe_cluster),
         handler(DESCRIBE_TOPIC_PARTITIONS_API, view.describe_topic_partitions),
     )

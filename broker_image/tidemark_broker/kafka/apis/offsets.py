@@ -77,7 +77,7 @@ def list_offsets_handler(services: HandlerContext) -> ApiHandler:
                 partitions.fail_storage(error)
             return found | {"error": ErrorCode.KAFKA_STORAGE_ERROR}
 
-    return services.answering.prompt_handler(LIST_OFFSETS_API, respond)
+    return services.answering.sync_handler(LIST_OFFSETS_API, respond)
 
 
 def _steps_of(requested: Values) -> int:
@@ -154,4 +154,4 @@ def offset_for_leader_epoch_handler(services: HandlerContext) -> ApiHandler:
     def respond(request: KafkaRequest, requested: Values) -> Values:
         return {"topics": each_partition(requested["topics"], answer)}
 
-    return services.answering.prompt_handler(OFFSET_FOR_LEADER_EPOCH_API, respond)
+    return services.answering.sync_handler(OFFSET_FOR_LEADER_EPOCH_API, respond)

@@ -226,4 +226,4 @@ def init_producer_id_handler(services: HandlerContext) -> ApiHandler:
             "producer_epoch": given.producer_epoch,
         }
 
-    return services.answering.table_handler(INIT_PRODUCER_ID_API, respond)
+    return services.answering.async_handler(INIT_PRODUCER_ID_API, respond)

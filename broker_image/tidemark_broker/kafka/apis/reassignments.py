@@ -35,9 +35,9 @@ _Place = tuple[str, int]  # topic, partition
 def partition_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
     admin = PartitionAdmin(services)
     return (
-        services.answering.table_handler(ELECT_LEADERS_API, admin.elect),
-        services.answering.table_handler(ALTER_PARTITION_REASSIGNMENTS_API, admin.reassign),
-        services.answering.prompt_handler(LIST_PARTITION_REASSIGNMENTS_API, admin.reassignments),
+        services.answering.async_handler(ELECT_LEADERS_API, admin.elect),
+        services.answering.async_handler(ALTER_PARTITION_REASSIGNMENTS_API, admin.reassign),
+        services.answering.sync_handler(LIST_PARTITION_REASSIGNMENTS_API, admin.reassignments),
     )
 
 

@@ -39,7 +39,7 @@ MAX_MESSAGE = 1_000  # characters
 
 def topic_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
     admin = TopicAdmin(services)
-    handler = services.answering.table_handler
+    handler = services.answering.async_handler
     return (
         handler(CREATE_TOPICS_API, admin.create),
         handler(DELETE_TOPICS_API, admin.delete),

@@ -28,7 +28,7 @@ class ResponseWriter:
         self.turns = FairQueue()
         self._tasks: dict[asyncio.Task[Any], None] = {}
 
-    def prompt_handler(self, api: Api, respond: Respond) -> ApiHandler:
+    def sync_handler(self, api: Api, respond: Respond) -> ApiHandler:
         """Return a handler that answers with what `respond` returns.
 
         Where that may be much, its arrays are `Each`, whose elements are looked up in slices too.
@@ -45,7 +45,7 @@ class ResponseWriter:
 
         return ApiHandler(_supported(api), handle)
 
-    def table_handler(self, api: Api, respond: RespondLater) -> ApiHandler:
+    def async_handler(self, api: Api, respond: RespondLater) -> ApiHandler:
         """Return a handler that answers when `respond` has waited for what it needs."""
 
         def begin(request: KafkaRequest, requested: Values) -> None:

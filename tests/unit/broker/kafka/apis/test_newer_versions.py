@@ -55,7 +55,7 @@ def test_a_replica_moves_to_no_other_directory_of_its_broker(tmp_path: Path, ver
     async def scenario(kafka_client: KafkaTestClient) -> None:
         kafka_client.services.log_directory = "/data"
         admin = LogAdmin(kafka_client.services)  # it was told no directory when the door was made
-        handler = kafka_client.services.answering.prompt_handler(
+        handler = kafka_client.services.answering.sync_handler(
             ALTER_REPLICA_LOG_DIRS_API, admin.alter_log_dirs
         )
         kafka_client.services.add(handler)
