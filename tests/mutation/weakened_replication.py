@@ -141,7 +141,7 @@ MUTANTS = (
     Mutant("what the ISR alone commits below min ISR is acknowledged",
            "acks=all refused below min ISR before the append",
            (at("acknowledge-with-min-isr", returns(True)),),
-           "tests/unit/broker/replication/test_produce_below_min_isr.py::"
+           "tests/unit/broker/replication/test_isr_shrinks_after_append.py::"
            "test_what_the_isr_alone_commits_below_min_isr_is_told_to_be_in_the_log",
            "leaders die"),
     Mutant("acks=1 is answered from memory with flush: Always", "S11",
