@@ -62,17 +62,15 @@ def with_checkpoint(
         for old in found:
             if old.end_ms <= start_ms:
                 old.path.unlink()
-        checked_proposal = Window(kept[0].start_ms, end_ms).looking_back()
-        early = Window(
-            checked_proposal.start_ms, checked_proposal.start_ms, checked_proposal.look_back_ms
-        )
+        whole = Window(kept[0].start_ms, end_ms).looking_back()
+        early = Window(whole.start_ms, whole.start_ms, whole.look_back_ms)
         slices = [part for source in sources for part in source.slices(early.to_read)]
         summaries = engine.summaries(Request(slices, early, settings), progress)
         path = directory / _LOOK_BACK
         look_back = _write(path, summaries, early.to_read, settings, places)
     except OSError as error:
         raise unreadable(directory, str(error)) from error
-    return [look_back, *kept], checked_proposal, settings
+    return [look_back, *kept], whole, settings
 
 
 def _unread(from_ms: int, window: Window, sources: Sequence[Source]) -> list[Window]:

@@ -82,3 +82,10 @@ def test_a_command_of_the_docs_is_understood(page: str, words: list[str]) -> Non
         assert set(targets) <= TARGETS, page
     else:
         parse(words[1:])
+
+
+def test_the_paths_of_the_source_tree_exist() -> None:
+    table = (ROOT / "docs/design/architecture.md").read_text().partition("## Source tree")[2]
+    paths = re.findall(r"`([^`]+)`", "".join(re.findall(r"^\|.*\|$", table, re.MULTILINE)))
+    assert len(paths) > 30
+    assert [path for path in paths if not (ROOT / path).exists()] == []

@@ -260,7 +260,7 @@ def test_a_new_partition_begins_with_lives_that_were_unfenced() -> None:
 
 def test_what_a_controller_knew_counts_when_it_died_before_its_write_was_stored() -> None:
     """It fenced a broker, or heard that its replica failed, which is in no object yet."""
-    state = pool_state(live=())
+    state = pool_state(live=(), controller_epoch=1)
     service = SimpleNamespace(_pools={"": SimpleNamespace(decisions=SimpleNamespace(state=state))})
     slot = SimpleNamespace(name="controller-0", service=service)
     cluster: Any = SimpleNamespace(controllers=[slot], brokers={}, topics=[])
@@ -297,7 +297,7 @@ def test_what_a_controller_knew_counts_when_it_died_before_its_write_was_stored(
 def test_a_failure_that_is_heard_of_while_a_write_is_under_way_makes_no_void_entry() -> None:
     """Seed 43000289: its leader died, and it was elected as its heartbeat said that it had met a
     corrupt batch."""
-    state = pool_state(live=())
+    state = pool_state(live=(), controller_epoch=1)
     service = SimpleNamespace(_pools={"": SimpleNamespace(decisions=SimpleNamespace(state=state))})
     slot = SimpleNamespace(name="controller-0", service=service)
     cluster: Any = SimpleNamespace(controllers=[slot], brokers={}, topics=[])
@@ -318,7 +318,7 @@ def test_a_failure_that_is_heard_of_while_a_write_is_under_way_makes_no_void_ent
 def test_a_slice_from_long_ago_waits_for_reports_before_a_dead_leader_goes() -> None:
     """I12 and S17, seed 61000025 of "slices change": put back while its leader was down."""
     value = a_slice(partition("0@1 1@1", leader="0@1"))
-    state = pool_state(live=())
+    state = pool_state(live=(), controller_epoch=1)
     state.brokers[BrokerId(0)] = replace(active(0, 1), state=BrokerControlState.FENCED)
     state.slices[value.name] = value
     lock = SimpleNamespace(locked=lambda: False)

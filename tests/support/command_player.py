@@ -60,10 +60,13 @@ class Played(Generic[Result]):
 
 
 def pool_state(
-    *slices: PartitionSlice, live: Collection[int] = (0, 1, 2), fenced: Collection[int] = ()
+    *slices: PartitionSlice,
+    live: Collection[int] = (0, 1, 2),
+    fenced: Collection[int] = (),
+    controller_epoch: int = 3,
 ) -> PoolState:
     """Of brokers in epoch 7, all of which have registered with this controller."""
-    epoch = ControllerEpoch(3)
+    epoch = ControllerEpoch(controller_epoch)
     state = PoolState(
         POOL, epoch, MetadataImage(epoch, deleted_retained=10), Sessions(ControllerSettings())
     )

@@ -67,11 +67,11 @@ def _writable_ms(total: SliRow) -> int:
 
 
 def _if_judged(result: AuditResult, rule: str, text: str) -> str:
-    """Return the text if a rule was evaluated: the report claims nothing that was not judged."""
-    checked_proposal = any(
+    """Return the text if a rule was evaluated: the report claims nothing that was not evaluated."""
+    is_evaluated = any(
         r.rule == rule and r.outcome is not Outcome.NOT_EVALUATED for r in result.rules
     )
-    return text if checked_proposal else "not evaluated"
+    return text if is_evaluated else "not evaluated"
 
 
 def _lost(result: AuditResult) -> str:

@@ -125,10 +125,10 @@ def stored_faults(item: Object) -> list[str]:
     without its brokers until the operator is as new. Annotations are not part of the spec; their
     errors are reported separately. The status is ours.
     """
-    checked_proposal = {name: value for name, value in item.items() if name != "status"}
-    checked_proposal["metadata"] = {**item["metadata"], "annotations": {}}
+    checked = {name: value for name, value in item.items() if name != "status"}
+    checked["metadata"] = {**item["metadata"], "annotations": {}}
     schema = load_schema(item["kind"])["properties"]["spec"]
-    return validate({**checked_proposal, "spec": _without_unknown(item.get("spec"), schema)})
+    return validate({**checked, "spec": _without_unknown(item.get("spec"), schema)})
 
 
 def _without_unknown(value: Any, schema: dict[str, Any]) -> Any:

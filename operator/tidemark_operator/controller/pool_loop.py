@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AsyncExitStack, closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Concatenate, ParamSpec
 from uuid import UUID
 
@@ -438,9 +438,19 @@ class PoolLoop:
             )
 
     def _slice_is_durable(self, value: PartitionSlice) -> None:
-        self.state.observations.record_slice(
+        elected = self.state.observations.record_slice(
             self.state.slices.get(value.name), value, self.state.brokers
         )
+        if elected:
+            # One line for a slice: after a kill thousands of partitions get another leader.
+            logger.info(
+                "leaders elected",
+                extra={
+                    "pool": self.state.pool,
+                    "topic": value.topic.topic,
+                    "partitions": [asdict(change) for change in elected],
+                },
+            )
         self.state.record_durable(value, version=self.image.version)
         topic_slices = self.state.topic_slices(value.topic.topic_id)
         count = max(each.topic.partition_count for each in topic_slices)

@@ -1,1 +1,1 @@
-"""Handle Kafka's requests, with one file for each file of `kafka_wire/messages/`."""
+"""Handle Kafka's requests, one file for a family of APIs; the table is `handler_table.py`."""

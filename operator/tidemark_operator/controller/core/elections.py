@@ -1,11 +1,22 @@
-"""Decide who leads, from the complete state, never from the event.
+"""Elect leaders from the complete state, never from the event.
 
 `partition_after_election` returns the state that a partition should have given the present brokers:
 dead, stopping and invalid members are out of the ISR (I13), a fenced leader is replaced (I12).
-Candidates in order: live valid ISR members; live valid eligible leaders; an unclean election
-(`unclean_recovery`: S14, a person's choice, the topic's config), which leaves a `UncleanElection`;
-else there is no leader. Among equals the broker that leads the fewest partitions wins, ties go by
-assignment order.
+Who leads, in this order:
+
+1. the present leader, while it is live, of the same broker epoch and in sync;
+2. live valid ISR members, those that are being removed last;
+3. if the ISR is empty, live valid eligible leaders;
+4. an unclean election (`unclean_recovery`: S14, a person's choice, the topic's config), which
+   leaves an `UncleanElection`;
+5. no broker.
+
+Among equals a broker that can write comes first, then the one that leads the fewest partitions,
+then the order of assignment (`_best_candidate`).
+
+Not elected here: leaders of new partitions (`new_partitions.py`), leaders that return to the
+first replica (`preferred_leader_restored`), and those that leave a stalled disk
+(`leader_moved_off`).
 """
 
 from collections import Counter
@@ -232,7 +243,7 @@ def preferred_leader_restored(
     *,
     leader_counts: LeaderCounts,
 ) -> PartitionState:
-    """Return leadership to the first replica if it is live, in sync and can write (L5)."""
+    """Give leadership back to the first replica if it is live, in sync and can write (L5)."""
     preferred = partition.replicas[0]
     if not partition.has_leader or partition.leader == preferred:
         return partition

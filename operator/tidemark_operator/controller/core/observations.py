@@ -95,6 +95,17 @@ class ClockSkews:
         return max((reading[0] for reading in readings if reading is not None), default=None)
 
 
+@dataclass(frozen=True, slots=True)
+class LeaderChange:
+    """A partition's new leader; `kind` is that of ElectionKind."""
+
+    partition: int
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    previous_leader: BrokerId
+    kind: str
+
+
 @dataclass(slots=True)
 class Observations:
     planned_restarts: PlannedRestarts = field(default_factory=PlannedRestarts)
@@ -115,10 +126,11 @@ class Observations:
         previous: PartitionSlice | None,
         durable: PartitionSlice,
         brokers: dict[BrokerId, BrokerRecord],
-    ) -> None:
-        """Record the elections between two durable states of a slice."""
+    ) -> list[LeaderChange]:
+        """Record and return the elections between two durable states of a slice."""
         if previous is None:
-            return
+            return []
+        changes = []
         before = {state.partition: state for state in previous.partitions}
         for after in durable.partitions:
             known = before.get(after.partition)
@@ -132,6 +144,12 @@ class Observations:
             else:
                 kind = ElectionKind.CLEAN
             self.elections.note((durable.topic.topic_id, after.partition), kind)
+            changes.append(
+                LeaderChange(
+                    after.partition, after.leader, after.leader_epoch, known.leader, kind.value
+                )
+            )
+        return changes
 
     def _is_live(self, state: PartitionState, brokers: dict[BrokerId, BrokerRecord]) -> bool:
         leader = brokers.get(state.leader)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tidemark_operator.controller.core.observations import PLANNED_RESTART_LIMIT_MS, ClockSkews
 from tidemark_operator.controller.metrics import exposition
@@ -175,6 +176,21 @@ def test_elections_are_counted_by_what_brought_them() -> None:
         ]
 
     run(scenario)
+
+
+def test_each_election_is_logged_with_its_kind(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(harness: Harness) -> None:
+        await harness.create()
+        await harness.kill(harness.brokers[0])
+        await harness.advance(200, *harness.brokers[1:])
+
+    caplog.set_level("INFO")
+    run(scenario)
+    (line,) = [record for record in caplog.records if record.getMessage() == "leaders elected"]
+    assert vars(line)["topic"] == "orders"
+    (elected,) = vars(line)["partitions"]
+    assert (elected["partition"], elected["previous_leader"], elected["kind"]) == (0, 0, "clean")
+    assert elected["leader"] in (1, 2) and elected["leader_epoch"] == 1
 
 
 def test_a_leader_that_is_back_before_it_was_missed_was_not_replaced_by_plan() -> None:
