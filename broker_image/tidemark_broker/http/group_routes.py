@@ -1,6 +1,6 @@
-"""Serve GET /groups: the groups that this broker coordinates, with members and offsets.
+"""Serve GET /groups: the consumer groups of the pool, with members and offsets.
 
-`of=pool` asks the other brokers too; `tidemark groups` asks each of them itself. A member's
+The other brokers are asked too, unless `of=broker`: brokers and `tidemark groups` ask so. A member's
 assignment is decoded where that is possible (Kafka's consumers); for others (Connect) it is empty.
 """
 
@@ -66,15 +66,18 @@ class GroupsDocument(BaseModel):
     )
 
 
-Of = Annotated[Literal["broker", "pool"], Query(description="groups of this broker or of the pool")]
+Of = Annotated[
+    Literal["broker", "pool"],
+    Query(description="groups of the pool, or those that this broker coordinates"),
+]
 
 
 class GroupRoutes:
     def __init__(self, view: BrokerView) -> None:
         self._view = view
 
-    async def groups(self, of: Of = "broker") -> StreamingResponse:
-        """Return the groups whose coordinator is this broker, or with of=pool all groups."""
+    async def groups(self, of: Of = "pool") -> StreamingResponse:
+        """Return the groups of all brokers, or with of=broker those that this one coordinates."""
         pieces = _in_pieces(self._view, self._view.groups(), of_pool=of == "pool")
         return StreamingResponse(pieces, media_type="application/json")
 

@@ -36,7 +36,7 @@ async def _of(session: aiohttp.ClientSession, broker: BrokerState) -> _Groups | 
     host = f"[{endpoints.host}]" if ":" in endpoints.host else endpoints.host
     body = bytearray()
     try:
-        async with session.get(f"http://{host}:{endpoints.http_port}/groups") as response:
+        async with session.get(f"http://{host}:{endpoints.http_port}/groups?of=broker") as response:
             if response.status != 200:
                 return None
             async for chunk in response.content.iter_any():

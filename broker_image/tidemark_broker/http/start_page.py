@@ -11,7 +11,7 @@ _LINKS = (
     ("/openapi.json", "the whole API (OpenAPI 3.1)"),
     ("/topics", "topics"),
     ("/brokers", "brokers of the pool"),
-    ("/groups?of=pool", "consumer groups of the pool"),
+    ("/groups", "consumer groups of the pool"),
     ("/metrics", "metrics (Prometheus)"),
     ("/readyz", "whether this broker serves"),
     ("/healthz", "which broker answers here"),

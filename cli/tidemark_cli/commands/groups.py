@@ -268,7 +268,7 @@ async def _groups(brokers: dict[int, str]) -> tuple[tuple[GroupView, ...], list[
 
         async def ask(broker_id: int, url: str) -> None:
             try:
-                async with session.get(f"{url}/groups") as response:
+                async with session.get(f"{url}/groups?of=broker") as response:
                     response.raise_for_status()
                     groups, is_loading = read_groups(await response.json())
             except (aiohttp.ClientError, TimeoutError, OSError, UnreadableResponse) as error:

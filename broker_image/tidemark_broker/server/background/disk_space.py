@@ -67,8 +67,8 @@ class DiskSpaceMonitor:
         ):
             low_disk_space = (
                 f"the volume of this broker has {space.free_bytes} bytes free, and"
-                f" records are rejected below {least_bytes}: delete records, lower"
-                " retention.ms or retention.bytes, or use larger volumes"
+                f" records are rejected below {least_bytes}: delete records,"
+                " or lower retention.ms or retention.bytes"
             )
         if bool(low_disk_space) != bool(self._partitions.low_disk_space):
             _log.warning(

@@ -36,7 +36,7 @@ def test_groups_with_their_offsets() -> None:
 
 
 def test_no_groups_are_a_document_too() -> None:
-    body = asyncio.run(fake_broker().client.get("/groups")).json()
+    body = asyncio.run(fake_broker().client.get("/groups?of=broker")).json()
     assert body == {"broker_id": 0, "groups": [], "is_loading": False}
 
 
@@ -95,8 +95,8 @@ def test_groups_of_the_pool_are_asked_of_every_broker() -> None:
                 replace(broker_state(3, 1), is_fenced=True),
             )
             here = fake_broker(brokers=known, groups=lambda: GroupsReport((a_group("a", 1),)))
-            found = (await here.client.get("/groups?of=pool")).json()
-            alone = (await here.client.get("/groups")).json()
+            found = (await here.client.get("/groups")).json()
+            alone = (await here.client.get("/groups?of=broker")).json()
         assert [group["group"] for group in found["groups"]] == ["a", "b", "c"]
         assert [each["offset"] for each in found["groups"][1]["offsets"]] == [5]
         assert (found["is_loading"], found["missing_brokers"]) == (True, [2])
