@@ -1,7 +1,8 @@
 """Serve GET /groups: the consumer groups of the pool, with members and offsets.
 
-The other brokers are asked too, unless `of=broker`: brokers and `tidemark groups` ask so. A member's
-assignment is decoded where that is possible (Kafka's consumers); for others (Connect) it is empty.
+The other brokers are asked too, unless `of=broker`: brokers and `tidemark groups` ask so. A
+member's assignment is decoded where that is possible (Kafka's consumers); for others (Connect) it
+is empty.
 """
 
 import asyncio
