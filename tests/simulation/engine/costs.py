@@ -55,7 +55,7 @@ def _of_image(self: Any, state: Any, partitions: Sized, **_: Any) -> int:
 
 # What looks at partitions, and at how many.
 DECISIONS: tuple[tuple[type, str, Callable[..., int]], ...] = (
-    (PoolState, "evaluate_slice", _of_slice),
+    (PoolState, "slice_after_elections", _of_slice),
     (PoolState, "balanced_slice", _of_slice),
     (MetadataImage, "set_partitions", _of_image),
 )
