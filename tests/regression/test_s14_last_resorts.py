@@ -7,7 +7,7 @@ from tidemark_operator.api.elect_annotation import LeaderChoice
 from tidemark_operator.controller.core import observations
 from tidemark_operator.controller.core.elections import ElectionEvidence
 from tidemark_operator.controller.core.leaderless_reasons import leaderless_sentence
-from tidemark_operator.controller.core.unclean_recovery import ANYBODY
+from tidemark_operator.controller.core.unclean_recovery import ANY_BROKER
 from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_BROKER, BrokerId, ControllerEpoch, LeaderEpoch, Offset
@@ -92,7 +92,7 @@ def test_anybody_chosen_once_is_an_unclean_election_of_that_epoch_only() -> None
     state = partition("", eligible="0@1", leader_epoch=6)
     brokers = eligibility(dead("0@1"), "1@12", "2@13")
     ends = reports(b1=(5, 70), b2=(5, 71))
-    wrong, right = (LeaderChoice(0, ANYBODY, LeaderEpoch(epoch)) for epoch in (5, 6))
+    wrong, right = (LeaderChoice(0, ANY_BROKER, LeaderEpoch(epoch)) for epoch in (5, 6))
     assert after(state, brokers, reports=ends, choice=wrong) is state
     assert after(state, brokers, reports=reports(b1=(5, 70)), choice=right) is state
     assert after(state, brokers, reports=ends, choice=right).leader == 2
@@ -124,7 +124,7 @@ def test_who_has_the_longest_log_and_is_gone_again_is_given_up_by_a_word_or_by_t
     ends = reports(b0=(5, 70), b1=(5, 99), b2=(5, 71))
     assert after(state, brokers, reports=ends) is state
     assert after(state, brokers, reports=ends, of=topic(**UNCLEAN)).leader == 2
-    for named, leader in ((ANYBODY, 2), (BrokerId(0), 0), (BrokerId(1), NO_BROKER)):
+    for named, leader in ((ANY_BROKER, 2), (BrokerId(0), 0), (BrokerId(1), NO_BROKER)):
         choice = LeaderChoice(0, named, LeaderEpoch(6))
         assert after(state, brokers, reports=ends, choice=choice).leader == leader
     sentence = leaderless_sentence(topic(), state, brokers, ElectionEvidence(ends))

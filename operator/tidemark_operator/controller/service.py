@@ -438,7 +438,7 @@ class ControllerService:
     ) -> dict[int, ErrorCode]:
         """Elect leaders as a client requests it (commands/elect_leaders.py)."""
         elect = (
-            requested_elections.elect_anybody if unclean else requested_elections.elect_preferred
+            requested_elections.elect_unclean if unclean else requested_elections.elect_preferred
         )
         electing = self._deciding(pool).run(elect, topic_id, partitions)
         return await self._decide_for_reconciler(electing)

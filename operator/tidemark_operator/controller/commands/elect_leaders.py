@@ -20,7 +20,7 @@ from tidemark_operator.controller.core.decision import (
 )
 from tidemark_operator.controller.core.elections import preferred_leader_restored
 from tidemark_operator.controller.core.pool_state import PoolState
-from tidemark_operator.controller.core.unclean_recovery import ANYBODY
+from tidemark_operator.controller.core.unclean_recovery import ANY_BROKER
 
 
 def elect_preferred(
@@ -65,7 +65,7 @@ def _outcome(before: PartitionState | None, after: PartitionState | None) -> Err
     return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
 
-def elect_anybody(
+def elect_unclean(
     pool: PoolState, topic_id: TopicId, partitions: Collection[int]
 ) -> Steps[dict[int, ErrorCode]]:
     """Store unclean elections; return an error code for each partition.
@@ -87,7 +87,7 @@ def elect_anybody(
             outcomes[number] = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
         else:
             outcomes[number] = ErrorCode.NONE
-            pool.choices[topic_id, number] = LeaderChoice(number, ANYBODY, state.leader_epoch)
+            pool.choices[topic_id, number] = LeaderChoice(number, ANY_BROKER, state.leader_epoch)
     yield Evaluate((topic_id,))
     yield NotifyBrokers()
     return outcomes

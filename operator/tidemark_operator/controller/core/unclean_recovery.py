@@ -18,7 +18,7 @@ from tidemark_operator.api.elect_annotation import LeaderChoice
 from tidemark_operator.api.unclean_election import UncleanCause
 from tidemark_operator.controller.core.eligibility import Eligibility, Replica
 
-ANYBODY = NO_BROKER  # a choice that leaves it to the logs: an unclean election, once
+ANY_BROKER = NO_BROKER  # a choice that leaves it to the logs: an unclean election, once
 LogEnd = tuple[int, int]  # (last epoch, log end offset): which log is the longest
 
 
@@ -121,7 +121,7 @@ def is_chosen(choice: LeaderChoice, partition: PartitionState) -> bool:
 
 
 def is_anybody_chosen(choice: LeaderChoice | None, partition: PartitionState) -> bool:
-    return choice is not None and choice.leader == ANYBODY and is_chosen(choice, partition)
+    return choice is not None and choice.leader == ANY_BROKER and is_chosen(choice, partition)
 
 
 # guard: unclean-election-is-allowed (B4)

@@ -1,7 +1,7 @@
 """The decisions of elections that a client requests."""
 
 from tidemark_operator.api.elect_annotation import LeaderChoice
-from tidemark_operator.controller.commands.elect_leaders import elect_anybody, elect_preferred
+from tidemark_operator.controller.commands.elect_leaders import elect_preferred, elect_unclean
 from tidemark_operator.controller.core.decision import (
     ChangeSlice,
     Decision,
@@ -9,7 +9,7 @@ from tidemark_operator.controller.core.decision import (
     Evaluate,
     NotifyBrokers,
 )
-from tidemark_operator.controller.core.unclean_recovery import ANYBODY
+from tidemark_operator.controller.core.unclean_recovery import ANY_BROKER
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.support.command_player import SLICE, play, pool_state, slice_of
@@ -47,19 +47,19 @@ def test_a_deferred_election_is_an_error() -> None:
 
 def test_an_unclean_election_is_a_choice_that_an_evaluation_follows() -> None:
     pool = pool_state(slice_of(WITHOUT), live=(1,), fenced=(0, 2))
-    played = play(pool, elect_anybody(pool, TOPIC_ID, [0, 5]))
+    played = play(pool, elect_unclean(pool, TOPIC_ID, [0, 5]))
     expected: list[Decision] = [Evaluate((TOPIC_ID,)), NotifyBrokers()]
     assert played.decisions == expected
-    assert pool.choices == {REPLICA: LeaderChoice(0, ANYBODY, WITHOUT.leader_epoch)}
+    assert pool.choices == {REPLICA: LeaderChoice(0, ANY_BROKER, WITHOUT.leader_epoch)}
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert played.result == {0: ErrorCode.NONE, 5: unknown}
 
 
 def test_no_unclean_election_under_a_leader_or_without_a_live_replica() -> None:
     pool = pool_state(slice_of(NOT_PREFERRED))
-    played = play(pool, elect_anybody(pool, TOPIC_ID, [0]))
+    played = play(pool, elect_unclean(pool, TOPIC_ID, [0]))
     assert played.result == {0: ErrorCode.ELECTION_NOT_NEEDED}
     pool = pool_state(slice_of(WITHOUT), live=(), fenced=(0, 1, 2))
-    played = play(pool, elect_anybody(pool, TOPIC_ID, [0]))
+    played = play(pool, elect_unclean(pool, TOPIC_ID, [0]))
     assert played.result == {0: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
     assert pool.choices == {}
