@@ -325,7 +325,7 @@ class ControllerChannel:
         # It may have waited for space, and another controller came meanwhile.
         return controller_epoch >= self.controller_epoch
 
-    # ---- problems, for whoever asks why this broker does not serve
+    # ---- problems that keep this broker from serving
 
     def record_problem(self, during: str, problem: str) -> None:
         text = f"{during}: {problem}"
