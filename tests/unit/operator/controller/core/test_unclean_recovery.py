@@ -6,7 +6,7 @@ import pytest
 from tidemark_operator.api.elect_annotation import LeaderChoice
 from tidemark_operator.api.unclean_election import UncleanCause
 from tidemark_operator.controller.core.unclean_recovery import (
-    ANYBODY,
+    ANY_BROKER,
     NO_REPORTS,
     Reports,
     UncleanRecovery,
@@ -64,7 +64,7 @@ def test_an_unclean_election_takes_the_longest_log_among_the_live_by_epoch_first
 def test_an_unclean_election_waits_for_each_live_log() -> None:
     assert recovery(reports(b1=(5, 10)), of=UNCLEAN_ALLOWED) is None
     assert recovery(reports(b1=(5, 10), b2=(4, 99))) is None  # nobody allowed it
-    found = recovery(reports(b1=(5, 10), b2=(4, 99)), chosen=choice(ANYBODY))
+    found = recovery(reports(b1=(5, 10), b2=(4, 99)), chosen=choice(ANY_BROKER))
     assert found is not None
     assert (found.leader, found.cause) == (member("1@12"), UncleanCause.CHOSEN)
 
