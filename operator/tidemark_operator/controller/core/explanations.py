@@ -74,9 +74,9 @@ def _leader(
     latest = next((event for event in events if kind_of(event) in LEADER_KINDS), None)
     if not partition.has_leader:
         replica = (topic.topic_id, partition.partition)
-        sentence = leaderless_sentence(
-            topic, partition, pool.eligibility(), pool.evidence(replica, partition)
-        )
+        eligibility = pool.eligibility()
+        evidence = pool.evidence(replica, partition, eligibility)
+        sentence = leaderless_sentence(topic, partition, eligibility, evidence)
         return Answer("Why is there no leader?", sentence, None if latest is None else latest.at_ms)
     question = f"Why is broker {partition.leader} the leader?"
     if latest is None and (created := _created(pool, topic, partition)) is not None:
@@ -241,7 +241,7 @@ def _next_leader(
         partition,
         failed,
         leader_counts=pool.leader_counts(),
-        evidence=pool.evidence((topic.topic_id, partition.partition), partition),
+        evidence=pool.evidence((topic.topic_id, partition.partition), partition, failed),
     ).partition
     text = (
         f"broker {after.leader} is elected within a second"
