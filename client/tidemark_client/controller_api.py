@@ -103,5 +103,5 @@ def _document(status: int, body: bytes) -> dict[str, Any]:
         "The active controller gave no usable response.",
         expected="the controller's JSON with status 200",
         found=f"status {status}: {body[:200].decode(errors='replace') or 'no body'}",
-        to_do="check with `tidemark status` that a controller is active; it may be an older release",
+        to_do="check with `tidemark status` that a controller is active",
     )

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--last", type=int, default=LAST, metavar="N", help=f"the latest N events (default {LAST})"
     )
-    parser.add_argument("--watch", action="store_true", help="go on with new ones, until Ctrl-C")
+    parser.add_argument("--watch", action="store_true", help="continue with new ones, until Ctrl-C")
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:

@@ -89,7 +89,7 @@ def sentence_of(event: Event) -> str:
             return _broker_sentence(event.fact)
         case ControllerTookOver(epoch, brokers, partitions, is_second_opinion):
             why = (
-                ": the controller before heard too few brokers and stepped down"
+                ": the previous controller received heartbeats of too few brokers and stepped down"
                 if is_second_opinion
                 else ""
             )
