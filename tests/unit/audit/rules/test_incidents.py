@@ -35,6 +35,12 @@ def test_a_gap_longer_than_two_scrapes_parts_two_incidents() -> None:
     assert (count(12_500), count(12_501)) == (1, 2)
 
 
+def test_a_long_absence_reaches_over_a_short_one_within_it() -> None:
+    three = [(0, 60_000), (10_000, 11_000), (60_000, 70_000)]
+    intervals = [interval(DEGRADED, start, end) for start, end in three]
+    assert len(incidents(audit_analysis(partition_facts(intervals=intervals)))) == 1
+
+
 def test_planned_and_unplanned_absences_are_apart() -> None:
     both = [interval(DEGRADED, 0, 10_000, planned=True), interval(DEGRADED, 10_000, 20_000)]
     found = incidents(audit_analysis(partition_facts(intervals=both)))
