@@ -124,3 +124,10 @@ def test_producer_expires_so_long_after_the_clock_was_read_and_a_batch_begins_ag
     assert entries.expire(1_199, expiration_ms=100) == 0
     assert entries.expire(1_200, expiration_ms=100) == 1
     assert len(entries) == 0
+
+
+def test_truncation_behind_all_batches_takes_nothing_from_a_short_window() -> None:
+    entries = ProducerStateEntries()
+    entries.restore(7, ProducerEntry([one_record(3)], has_removed_epochs=True))
+    assert entries.tells_enough_at(Offset(4))
+    assert not entries.tells_enough_at(Offset(3))
