@@ -55,7 +55,7 @@ def known(segment: Segment) -> tuple[object, ...]:
     )
 
 
-TIMES_MS = (1_000, 3_000, 2_000, 4_000)
+TIMES_MS = (1_000, 4_000, 2_000, 3_000)
 
 
 def test_new_segment_is_empty_and_has_no_time(tmp_path: Path) -> None:
@@ -78,7 +78,13 @@ def test_each_offset_is_found_however_sparse_the_index(
 
 @pytest.mark.parametrize(
     ("timestamp_ms", "offsets"),
-    [(0, [100, 101, 102, 103]), (1_500, [101, 102, 103]), (2_500, [101, 103]), (4_001, [])],
+    [
+        (0, [100, 101, 102, 103]),
+        (1_500, [101, 102, 103]),
+        (2_500, [101, 103]),
+        (4_000, [101]),
+        (4_001, []),
+    ],
 )
 def test_batches_that_reach_a_time_are_found(
     tmp_path: Path, timestamp_ms: int, offsets: list[int]
@@ -99,12 +105,20 @@ def test_loaded_segment_knows_the_same_with_whatever_index_files(
     assert known(loaded(tmp_path)) == known(segment)
 
 
-def test_index_that_leads_astray_is_rebuilt(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("suffix", "byte"),
+    [
+        (".index", 3),  # the first entry's offset
+        (".index", 7),  # its position: beside a boundary
+        (".timeindex", 7),  # the latest time: a little later
+    ],
+)
+def test_index_that_leads_astray_is_rebuilt(tmp_path: Path, suffix: str, byte: int) -> None:
     segment = a_segment(tmp_path, *TIMES_MS)
     segment.write_indexes()
-    path = segment.path.with_suffix(".index")
+    path = segment.path.with_suffix(suffix)
     entries = bytearray(path.read_bytes())
-    entries[7] ^= 1  # a byte beside a boundary
+    entries[byte] ^= 1
     path.write_bytes(entries)
     assert known(loaded(tmp_path)) == known(segment)
 
@@ -113,7 +127,7 @@ def test_truncated_segment_goes_on_from_the_boundary(tmp_path: Path) -> None:
     segment = a_segment(tmp_path, *TIMES_MS)
     segment.write_indexes()
     segment.truncate(2 * SIZE, Offset(102))
-    assert known(segment) == (102, 2 * SIZE, 1_000, 3_000, [0, SIZE])
+    assert known(segment) == (102, 2 * SIZE, 1_000, 4_000, [0, SIZE])
     assert [path.name for path in tmp_path.iterdir()] == [segment.path.name]
     add(segment, timestamp_ms=5_000)
     assert known(loaded(tmp_path)) == known(segment)
