@@ -40,6 +40,7 @@ def test_a_quantile_is_the_smallest_value_that_enough_samples_do_not_exceed() ->
     assert quantile(numbers, counts, 0.99) == pytest.approx(3.0, rel=0.01)
     assert quantile(numbers, counts, 0.991) == pytest.approx(10_000.0, rel=0.01)
     assert quantile(numbers, counts, 0.0) == pytest.approx(3.0, rel=0.01)
+    assert quantile(np.array([0, 5], dtype=np.int32), np.array([0, 3]), 0.0) == value_of(5)
     assert quantile(numbers, counts, 1.0) == pytest.approx(10_000.0, rel=0.01)
 
 

@@ -54,7 +54,7 @@ def test_samples_of_two_series_are_two_rows_and_of_one_key_one_row() -> None:
 @pytest.mark.parametrize(
     ("samples", "counted"),
     [
-        ([(0, 3.0), (0, 3.0)], {"duplicates": 1}),
+        ([(0, 3.0), (0, 3.0), (1, 2.0)], {"duplicates": 1}),
         ([(0, 3.0), (0, 2.0)], {"conflicts": 1}),
         ([(1, 3.0), (0, 3.0)], {"out_of_order": 1}),
         ([(0, 3.0), (1, gone())], {}),  # a series that ended is nothing bad
