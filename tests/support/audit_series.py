@@ -26,12 +26,14 @@ def at_each_second(*values: float | None, since_s: int = 0) -> Samples:
     return [(since_s + n, value) for n, value in enumerate(values) if value is not None]
 
 
-def batch_of(key: SeriesKey, samples: Samples) -> SampleBatch:
+def batch_of(*series: tuple[SeriesKey, Samples]) -> SampleBatch:
+    """Return the samples of several series, in the order given."""
+    every = [(n, at_s, value) for n, (_, samples) in enumerate(series) for at_s, value in samples]
     return SampleBatch(
-        (key,),
-        np.zeros(len(samples), dtype=np.int32),
-        np.array([1000 * second for second, _ in samples], dtype=np.int64),
-        np.array([value for _, value in samples], dtype=np.float64),
+        tuple(key for key, _ in series),
+        np.array([number for number, _, _ in every], dtype=np.int32),
+        np.array([1000 * at_s for _, at_s, _ in every], dtype=np.int64),
+        np.array([value for _, _, value in every], dtype=np.float64),
     )
 
 
@@ -40,7 +42,7 @@ def merged(family: str, samples: Samples, **labels: str) -> MergedSeries:
     of_a_partition = {} if family.startswith("broker_") else {"topic": "orders"}
     key = SeriesKey(family, **(of_a_partition | labels))
     key = key._replace(partition=0) if key.topic else key
-    rows = merge(pa.Table.from_batches([summarize(batch_of(key, samples), SETTINGS)]), SETTINGS)
+    rows = merge(pa.Table.from_batches([summarize(batch_of((key, samples)), SETTINGS)]), SETTINGS)
     (found,) = merged_series_of(rows)
     return found
 

@@ -103,6 +103,13 @@ def test_an_announcement_whose_operator_fell_silent_stands_to_the_operators_own_
     assert (restart.end_ms, restart.until_ms) == (2000, 1000 + PLANNED_RESTART_LIMIT_MS)
 
 
+def test_what_one_scrape_takes_back_early_stands_for_as_long_as_the_fuller_one_says() -> None:
+    fuller = merged(PLANNED, at_each_second(1, 1, 1, 0), pool="p", broker="3", scrape="a")
+    other = merged(PLANNED, at_each_second(1, 0), pool="p", broker="3", scrape="b")
+    (restart,) = context_with(fuller, other).planned[BROKER]
+    assert (restart.end_ms, restart.until_ms) == (3000, 3000)
+
+
 def test_an_absence_is_excused_only_if_it_began_with_the_announcement() -> None:
     within = context(planned={BROKER: (PlannedRestart(9000, 10_000, 14_000, 14_000),)})
     excused = 14_000 + 2 * CAP_MS

@@ -210,6 +210,12 @@ def test_one_process_tells_of_the_time_between_its_samples_and_two_do_not() -> N
     assert reporters(counter, two)["broker 2"].heard_ms == 3 * CAP_MS
 
 
+def test_the_first_process_tells_of_nothing_before_its_first_sample() -> None:
+    life = context(window_s=(0, 20), broker_lives_ms={("", "", "2"): ((5000, 9000),)})
+    counter = at_each_second(*[0] * 5, since_s=5)
+    assert reporters(counter, life)["broker 2"].heard_ms == 4000 + CAP_MS
+
+
 def test_stretches_that_overlap_count_once() -> None:
     counter = [(0, 0.0), (2, 0.0)]
     lives = context(window_s=(0, 20), broker_lives_ms={("", "", "2"): ((0, 0), (2000, 2000))})

@@ -116,6 +116,13 @@ def test_of_a_rising_run_that_is_cut_only_the_end_that_is_known_is_kept() -> Non
     assert folded(family, fuller, other) == [(0, 9000, 0.0), (15_000, 15_000, 107.0)]
 
 
+def test_of_a_rising_run_that_ends_in_what_is_known_only_the_first_value_is_kept() -> None:
+    family = "replica_high_watermark_offset"
+    fuller = at_each_second(*range(10), since_s=20)
+    other = at_each_second(*range(100, 108), since_s=15)
+    assert folded(family, fuller, other) == [(15_000, 15_000, 100.0), (20_000, 29_000, 0.0)]
+
+
 def test_the_end_of_a_series_leaves_room_for_another_scrape() -> None:
     ended = at_each_second(1, 1, 1, gone())
     assert folded("replica_is_leader", ended, at_each_second(0, since_s=3))[-1] == (3000, 3000, 0.0)
