@@ -1,0 +1,254 @@
+"""Keep the feeds of the pools that open pages show, and send each change to them.
+
+A pool that nobody looks at costs nothing: its feed is read when a page opens, and dropped a while
+after the last page has gone. Changes wait for each other a tenth of a second, the first of them
+does not wait.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+
+from tidemark_protocol.controller_messages import encode
+from tidemark_protocol.ids import BrokerId, TopicId
+
+from tidemark_operator.controller.core.views import StateChange
+from tidemark_operator.controller.service import ControllerService, NotController
+from tidemark_operator.manager.web.page_stream import PageStream
+from tidemark_operator.manager.web.pool_feed import Message, PoolFeed, message
+
+logger = logging.getLogger(__name__)
+
+MAX_PAGES = 64
+CHANGE_SECONDS = 0.1
+BEAT_SECONDS = 1.0
+UNUSED_SECONDS = 30.0
+TURN_SECONDS = 0.002  # of work before other tasks have their turn
+
+
+class TooManyPages(Exception):
+    """All streams are taken; the text is for the person who opens one more."""
+
+
+class UnknownPool(Exception):
+    """No broker of that pool has registered."""
+
+
+class LivePools:
+    def __init__(
+        self,
+        service: ControllerService,
+        *,
+        wall_clock_ms: Callable[[], int],
+        max_pages: int = MAX_PAGES,
+    ) -> None:
+        self._service = service
+        self._wall_clock_ms = wall_clock_ms
+        self._max_pages = max_pages
+        self._pools: dict[str, LivePool] = {}
+        self._opened = 0
+        self._is_closed = False
+
+    def on_change(self, change: StateChange) -> None:
+        """Mark what changed. Never waits, and costs nothing while no page shows the pool."""
+        live = self._pools.get(change.pool)
+        if live is not None:
+            live.mark(change)
+
+    async def feed(self, pool: str) -> PoolFeed:
+        """Return the pool's feed. Raises UnknownPool, NotController."""
+        return (await self._live(pool)).feed
+
+    async def open_page(self, pool: str) -> tuple["LivePool", PageStream]:
+        """Open a stream. Raises TooManyPages, UnknownPool, NotController."""
+        if self._is_closed or self._opened >= self._max_pages:
+            raise TooManyPages(
+                f"{self._max_pages} pages are open, no more are served: close one of them"
+            )
+        live = await self._live(pool)
+        self._opened += 1
+        return live, PageStream()
+
+    def close_page(self, live: "LivePool", page: PageStream) -> None:
+        self._opened -= 1
+        live.leave(page)
+
+    async def close(self) -> None:
+        """End all streams."""
+        self._is_closed = True
+        pools, self._pools = self._pools, {}
+        for live in pools.values():
+            await live.close()
+
+    async def _live(self, pool: str) -> "LivePool":
+        if pool not in self._service.pools():
+            if not self._service.is_leading:
+                raise NotController("this controller is on standby: ask the leader")
+            raise UnknownPool(f"pool {pool}: no broker of it has registered")
+        live = self._pools.get(pool)
+        if live is not None and live.is_over:
+            await live.close()
+            live = None
+        if live is None:
+            live = self._pools[pool] = LivePool(
+                self._service, pool, wall_clock_ms=self._wall_clock_ms, on_end=self._ended
+            )
+        await live.loaded()
+        return live
+
+    def _ended(self, live: "LivePool") -> None:
+        if self._pools.get(live.feed.pool) is live:
+            del self._pools[live.feed.pool]
+
+
+class LivePool:
+    """One pool while pages show it."""
+
+    def __init__(
+        self,
+        service: ControllerService,
+        pool: str,
+        *,
+        wall_clock_ms: Callable[[], int],
+        on_end: Callable[["LivePool"], None],
+    ) -> None:
+        self._service = service
+        self._term = service.controller_epoch
+        self._wall_clock_ms = wall_clock_ms
+        self._on_end = on_end
+        self.feed = PoolFeed(pool, self._term)
+        self.pages: set[PageStream] = set()
+        self._changed_topics: dict[TopicId, None] = {}
+        self._changed_names: dict[str, None] = {}
+        self._are_brokers_changed = True
+        self._news = asyncio.Event()
+        self._loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._used_s = asyncio.get_running_loop().time()
+        self._task = asyncio.create_task(self._run(), name=f"live page of {pool}")
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether another term of a controller began, or this feed ended."""
+        service = self._service
+        is_other = not service.is_leading or service.controller_epoch != self._term
+        return is_other or self._task.done()
+
+    async def loaded(self) -> None:
+        """Wait until the pool has been read. Raises NotController."""
+        await asyncio.shield(self._loaded)
+
+    def mark(self, change: StateChange) -> None:
+        if change.kind == "broker":
+            self._are_brokers_changed = True
+        else:
+            self._changed_names[change.name] = None
+        self._news.set()
+
+    def leave(self, page: PageStream) -> None:
+        self.pages.discard(page)
+        self._used_s = asyncio.get_running_loop().time()
+
+    def begin(self, page: PageStream, version: str) -> AsyncIterator[bytes]:
+        """Begin to send changes to the page; return what it needs before them, in parts."""
+        self.pages.add(page)
+        missed = self.feed.changes_after(version)
+        if missed is None:
+            return self._snapshot(self.feed.snapshot(), self.feed.version)
+        resumed = message("resumed", encode({"version": version}))
+        return _each(resumed, *missed)
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _snapshot(self, parts: Iterator[bytes], version: str) -> AsyncIterator[bytes]:
+        event = "begin"
+        for part in parts:
+            yield message(event, part).body
+            event = "part"
+            await asyncio.sleep(0)
+        yield message("end", encode({"version": version}), version=version).body
+
+    async def _run(self) -> None:
+        try:
+            await self._load()
+            await self._follow()
+        except NotController as error:
+            if not self._loaded.done():
+                self._loaded.set_exception(error)
+        except Exception:  # the page is no reason to end the operator
+            logger.exception("live page failed")
+        finally:
+            if not self._loaded.done():
+                self._loaded.cancel()
+            for page in self.pages:
+                page.end()
+            self._on_end(self)
+
+    async def _load(self) -> None:
+        await self._set_topics(self._service.topic_ids(self.feed.pool))
+        self.feed.set_brokers(self._service.brokers(self.feed.pool))
+        self.feed.forget_changes()
+        self._loaded.set_result(None)
+
+    async def _follow(self) -> None:
+        loop = asyncio.get_running_loop()
+        beat_s = loop.time()
+        while not self.is_over:
+            try:
+                async with asyncio.timeout_at(beat_s):
+                    await self._news.wait()
+            except TimeoutError:
+                beat_s = loop.time() + BEAT_SECONDS
+                if not self.pages and loop.time() - self._used_s > UNUSED_SECONDS:
+                    return
+                self._are_brokers_changed = True  # what only the controller's memory has of them
+                await self._send_changes()
+                self._beat()
+                continue
+            await self._send_changes()
+            await asyncio.sleep(CHANGE_SECONDS)
+
+    async def _send_changes(self) -> None:
+        self._news.clear()
+        names, self._changed_names = self._changed_names, {}
+        topics, self._changed_topics = self._changed_topics, {}
+        are_brokers_changed, self._are_brokers_changed = self._are_brokers_changed, False
+        for name in names:
+            topics.update(dict.fromkeys(self._ids_of(name)))
+        if are_brokers_changed:
+            self.feed.set_brokers(self._service.brokers(self.feed.pool))
+        await self._set_topics(topics)
+        change = self.feed.seal()
+        if change is not None:
+            self._send(change)
+
+    def _ids_of(self, object_name: str) -> Iterable[TopicId]:
+        known = self.feed.topic_ids_of(object_name)
+        named = self._service.topics_named(self.feed.pool, object_name)
+        return (*known, *(view.topic.topic_id for view in named))
+
+    async def _set_topics(self, topic_ids: Iterable[TopicId]) -> None:
+        """Read these topics; let other tasks run in between."""
+        until_s = time.perf_counter() + TURN_SECONDS
+        for topic_id in topic_ids:
+            self.feed.set_topic(topic_id, self._service.topic(self.feed.pool, topic_id))
+            if time.perf_counter() > until_s:
+                await asyncio.sleep(0)
+                until_s = time.perf_counter() + TURN_SECONDS
+
+    def _beat(self) -> None:
+        """Tell the pages that the stream lives, and how long brokers have been silent."""
+        silence: dict[BrokerId, int | None] = self._service.broker_silence_ms(self.feed.pool)
+        body = encode({"nowMs": self._wall_clock_ms(), "silenceMs": silence})
+        self._send(message("beat", body))
+
+    def _send(self, sent: Message) -> None:
+        for page in tuple(self.pages):
+            page.push(sent)
+
+
+async def _each(*messages: Message) -> AsyncIterator[bytes]:
+    for each in messages:
+        yield each.body
