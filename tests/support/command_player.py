@@ -27,6 +27,7 @@ from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_operator.controller.core.sessions import Sessions
 from tidemark_operator.controller.core.settings import ControllerSettings
+from tidemark_operator.controller.core.timeline import Timeline
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch
 from tidemark_protocol.partition_state import PartitionState
 
@@ -68,7 +69,11 @@ def pool_state(
     """Of brokers in epoch 7, all of which have registered with this controller."""
     epoch = ControllerEpoch(controller_epoch)
     state = PoolState(
-        POOL, epoch, MetadataImage(epoch, deleted_retained=10), Sessions(ControllerSettings())
+        POOL,
+        epoch,
+        MetadataImage(epoch, deleted_retained=10),
+        Sessions(ControllerSettings()),
+        Timeline(lambda: 0),
     )
     for number in (*live, *fenced):
         record = replace(

@@ -23,6 +23,7 @@ from tidemark_operator.broker_runtime.broker_runtime import (
     StopBroker,
 )
 from tidemark_operator.controller.core.reassignment import CannotReassign
+from tidemark_operator.controller.core.timeline import RollStep
 from tidemark_operator.controller.core.views import PoolSettings
 from tidemark_operator.controller.service import BrokerView, ControllerService, TopicView
 from tidemark_operator.reconcile.indexed_store import IndexedStore
@@ -117,6 +118,9 @@ class KeepingController:
 
     def topics_named(self, pool: str, topic: str) -> tuple[TopicView, ...]:
         return tuple(view for view in self.views.values() if view.topic.topic == topic)
+
+    def record_roll_step(self, pool: str, step: RollStep) -> None:
+        """Nobody reads the event log here."""
 
     async def set_settings(self, pool: str, settings: PoolSettings) -> None:
         self.settings = settings

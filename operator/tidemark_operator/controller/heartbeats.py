@@ -24,6 +24,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch
 
 from tidemark_operator.api.broker import BrokerRecord
+from tidemark_operator.controller.announcements import Announcements
 from tidemark_operator.controller.commands.relieve_stalled_leaders import StalledLeaders
 from tidemark_operator.controller.core.broker_soft_state import BrokerSoftState
 from tidemark_operator.controller.core.decision import Deferred
@@ -31,6 +32,11 @@ from tidemark_operator.controller.core.own_stall import OwnStall
 from tidemark_operator.controller.core.registration import is_of_before, is_storage_failed
 from tidemark_operator.controller.core.sessions import Expiry
 from tidemark_operator.controller.core.settings import ControllerSettings
+from tidemark_operator.controller.core.timeline import (
+    BrokerChanged,
+    BrokerTurn,
+    ControllerTookOver,
+)
 from tidemark_operator.controller.core.views import StateChange
 from tidemark_operator.controller.long_polls import LongPoll, LongPolls
 from tidemark_operator.controller.pool_loop import PoolLoop
@@ -77,8 +83,8 @@ class Heartbeats:
             environment.store,
             settings=environment.settings,
             now_ms=environment.now_ms,
-            on_image=self.response_ready,
-            on_change=environment.on_change,
+            wall_clock_ms=environment.wall_clock_ms,
+            announcements=Announcements(self.response_ready, environment.on_change),
             new_uuid=environment.new_uuid,
         )
         self._stalled_leaders = StalledLeaders(
@@ -110,6 +116,15 @@ class Heartbeats:
         live = [r.broker_id for r in self.decisions.state.brokers.values() if r.is_live]
         self.decisions.sessions.grant_all(live, now_ms, is_second_opinion=is_second_opinion)
         self.decisions.image.set_brokers(self.decisions.state.broker_states())
+        state = self.decisions.state
+        state.timeline.record(
+            ControllerTookOver(
+                state.controller_epoch,
+                len(state.brokers),
+                state.slices.partition_count,
+                is_second_opinion,
+            )
+        )
 
     def stop(self, leader_address: str) -> None:
         self._stopped_at = leader_address
@@ -131,7 +146,8 @@ class Heartbeats:
         self._record_silence(expiry)
         if expiry.expired:
             lives = [(i, state.brokers[i].broker_epoch) for i in expiry.expired]
-            self._tasks.spawn(self.decisions.fence(lives, "session timeout"), f"fence {state.pool}")
+            fencing = self.decisions.fence(lives, "session timeout", expiry.silence_ms)
+            self._tasks.spawn(fencing, f"fence {state.pool}")
         if self.decisions.is_dirty and not self.decisions.lock.is_wanted_alone():
             self._tasks.spawn(self.decisions.evaluate_again(), f"settle {state.pool}")
         if self.decisions.is_sweep_due and not self.decisions.lock.is_wanted_alone():
@@ -171,7 +187,7 @@ class Heartbeats:
                 " session: register again"
             )
             return RegisterResponse(ErrorCode.REQUEST_TIMED_OUT, text)
-        return await self.decisions.register(request, self._wall_clock_ms())
+        return await self.decisions.register(request)
 
     def _polls(self, record: BrokerRecord) -> bool:
         return record.is_live and not self.polls.is_closed(record.broker_id, self._heard_until_ms())
@@ -262,6 +278,10 @@ class Heartbeats:
         if record is None or not record.is_live or broker_id in self._probed:
             return
         self._probed.add(broker_id)
+        silence_ms = self.decisions.sessions.silence_ms(broker_id, self._now_ms())
+        self.decisions.state.timeline.record(
+            BrokerChanged(BrokerTurn.SUSPECTED, broker_id, record.broker_epoch, reason, silence_ms)
+        )
         self._tasks.spawn(self._probe_until_clear(record, reason), f"probe broker {broker_id}")
 
     def response_ready(self) -> None:
@@ -408,9 +428,12 @@ class Heartbeats:
                     },
                 )
                 if verdict is ProbeVerdict.REFUSED and is_closed:  # S19
+                    silence_ms = self.decisions.sessions.silence_ms(broker_id, self._now_ms())
                     self.decisions.sessions.end(broker_id)  # it is dead rather than silent
                     await self.decisions.fence(
-                        [(broker_id, broker_epoch)], f"{reason}, probe rejected"
+                        [(broker_id, broker_epoch)],
+                        f"{reason}, probe rejected",
+                        {} if silence_ms is None else {broker_id: silence_ms},
                     )
                     return
                 if verdict is ProbeVerdict.ALIVE or self.polls.of(broker_id) is not None:

@@ -2,7 +2,8 @@
 
 A broken connection cancels its handler immediately (`handler_cancellation`): that is how a killed
 broker is noticed within milliseconds. Bodies are bounded; a malformed one gets a 400 with the
-place. /v1/status has the same JSON in local mode and on Kubernetes.
+place. /v1/status has the same JSON in local mode and on Kubernetes. The event log's routes are in
+events_api.py.
 """
 
 import asyncio
@@ -30,6 +31,7 @@ from tidemark_protocol.partition_state import Member, PartitionState
 
 from tidemark_operator.controller.broker_call import NO_CALLS, BrokerCall, broker_call
 from tidemark_operator.controller.core.views import BrokerView, TopicView
+from tidemark_operator.controller.events_api import add_event_routes
 from tidemark_operator.controller.metrics import CONTENT_TYPE, exposition
 from tidemark_operator.controller.service import ControllerService
 
@@ -73,6 +75,7 @@ def create_app(
     app.router.add_get("/readyz", health)  # a standby is ready too: it answers NOT_CONTROLLER
     app.router.add_get("/metrics", metrics)
     app.router.add_get(STATUS_PATH, status)
+    add_event_routes(app, service)
     return app
 
 

@@ -8,7 +8,7 @@ that is stored. Run them to the end: a caller whose connection broke must not in
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, closing
 from dataclasses import asdict, replace
 from typing import Concatenate, ParamSpec
@@ -59,6 +59,7 @@ from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_operator.controller.core.sessions import Sessions
 from tidemark_operator.controller.core.settings import ControllerSettings
+from tidemark_operator.controller.core.timeline import Timeline, TopicRetired
 from tidemark_operator.controller.core.topic_views import TopicViews
 from tidemark_operator.controller.core.views import PoolSettings, StateChange, TopicView
 from tidemark_operator.controller.keyed_locks import KeyedLocks
@@ -81,16 +82,18 @@ class PoolLoop:
         *,
         settings: ControllerSettings,
         now_ms: Callable[[], int],
-        on_image: Callable[[], None],
-        on_change: Callable[[StateChange], None],
+        wall_clock_ms: Callable[[], int],
+        announcements: Announcements,
         new_uuid: Callable[[], UUID],
     ) -> None:
-        """Create an empty pool; `on_image` is called when its brokers may be notified."""
+        """Create an empty pool; `announcements` notify its brokers and the reconcilers."""
         self.image = MetadataImage(
             controller_epoch, deleted_retained=settings.deleted_topics_retained
         )
         self.sessions = Sessions(settings)
-        self.state = PoolState(pool, controller_epoch, self.image, self.sessions)
+        self.state = PoolState(
+            pool, controller_epoch, self.image, self.sessions, Timeline(wall_clock_ms)
+        )
         self._views = TopicViews(self.state)
         self.lock = Turns()
         self.topic_locks = KeyedLocks[TopicId]()  # taken before a turn
@@ -100,7 +103,8 @@ class PoolLoop:
         self._unsaved_brokers: set[BrokerId] = set()
         self._settings = settings
         self._now_ms = now_ms
-        self._announcements = Announcements(on_image, on_change)
+        self._wall_clock_ms = wall_clock_ms
+        self._announcements = announcements
         self._new_uuid = new_uuid
         self.slice_store = SliceStore(
             store,
@@ -208,6 +212,7 @@ class PoolLoop:
                 return _stored(await self.slice_store.read(value))
             case StoreTombstone(tombstone):
                 self.load_tombstone(await self.slice_store.store_deletion_record(tombstone))
+                self.state.timeline.record(TopicRetired(tombstone.topic_state, is_retained=False))
             case DeleteSlices(values):
                 await asyncio.gather(*map(self._delete, values))
             case RemoveTombstones(tombstones):
@@ -251,12 +256,12 @@ class PoolLoop:
 
     # Shorter names of commands, and what is no command.
 
-    async def register(self, request: RegisterRequest, wall_clock_ms: int) -> RegisterResponse:
+    async def register(self, request: RegisterRequest) -> RegisterResponse:
         return await self.run(
             register_broker.register,
             request,
             self._settings,
-            wall_clock_ms=wall_clock_ms,
+            wall_clock_ms=self._wall_clock_ms(),
             now_ms=self._now_ms,
             new_uuid=self._new_uuid,
         )
@@ -277,8 +282,13 @@ class PoolLoop:
     async def drain(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
         await self.run(broker_state.drain, broker_id, broker_epoch, self._now_ms)
 
-    async def fence(self, lives: Iterable[tuple[BrokerId, BrokerEpoch]], reason: str) -> None:
-        await self.run(broker_state.fence, lives, reason)
+    async def fence(
+        self,
+        lives: Iterable[tuple[BrokerId, BrokerEpoch]],
+        reason: str,
+        silence_ms: Mapping[BrokerId, int] = broker_state.NO_SILENCE,
+    ) -> None:
+        await self.run(broker_state.fence, lives, reason, silence_ms)
 
     async def evaluate_again(self) -> None:
         """Finish what an earlier decision deferred; writes nothing if all is as it should be."""
@@ -343,7 +353,7 @@ class PoolLoop:
             )
 
     def load_slice(self, value: PartitionSlice) -> None:
-        self._slice_is_durable(value)
+        self._serve(value)
 
     def load_broker(self, broker_id: BrokerId, record: BrokerRecord | None, item: Object) -> None:
         """Load a Broker object after a takeover; one without a record is written anew."""
@@ -438,9 +448,9 @@ class PoolLoop:
             )
 
     def _slice_is_durable(self, value: PartitionSlice) -> None:
-        elected = self.state.observations.record_slice(
-            self.state.slices.get(value.name), value, self.state.brokers
-        )
+        previous = self.state.slices.get(value.name)
+        elected = self.state.observations.record_slice(previous, value, self.state.brokers)
+        self.state.timeline.record_slice(previous, value, elected)
         if elected:
             # One line for a slice: after a kill thousands of partitions get another leader.
             logger.info(
@@ -451,6 +461,9 @@ class PoolLoop:
                     "partitions": [asdict(change) for change in elected],
                 },
             )
+        self._serve(value)
+
+    def _serve(self, value: PartitionSlice) -> None:
         self.state.record_durable(value, version=self.image.version)
         topic_slices = self.state.topic_slices(value.topic.topic_id)
         count = max(each.topic.partition_count for each in topic_slices)

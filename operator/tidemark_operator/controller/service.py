@@ -49,8 +49,10 @@ from tidemark_operator.controller.commands.create_topic import TopicUnknown
 from tidemark_operator.controller.commands.reassign_partitions import Targets
 from tidemark_operator.controller.commands.topic_growth import Assignments, SliceMissing
 from tidemark_operator.controller.core.decision import Deferred
+from tidemark_operator.controller.core.explanations import Explanation, explain
 from tidemark_operator.controller.core.new_partitions import NoLiveReplica
 from tidemark_operator.controller.core.settings import ControllerSettings
+from tidemark_operator.controller.core.timeline import RollStep, Timeline
 from tidemark_operator.controller.core.views import BrokerView, PoolSettings, StateChange, TopicView
 from tidemark_operator.controller.decision_tasks import DecisionTasks, NotController
 from tidemark_operator.controller.heartbeats import Heartbeats, PoolEnvironment
@@ -343,6 +345,30 @@ class ControllerService:
         """Return the partitions of all topics, retained data included."""
         known = self._known(pool)
         return 0 if known is None else known.state.slices.partition_count
+
+    def timeline(self, pool: str) -> Timeline:
+        """Return the event log of a pool that `pools` names."""
+        return self._pools[pool].decisions.state.timeline
+
+    def explanation(self, pool: str, topic: str, partition: int) -> Explanation | None:
+        """Explain the state of a served partition; None if there is no such one."""
+        state = self._pools[pool].decisions.state
+        for topic_id in state.slices.topic_ids_named(topic):
+            for value in state.topic_slices(topic_id):
+                for each in value.partitions:
+                    if each.partition == partition and not value.is_retained:
+                        return explain(state, value.topic, each)
+        return None
+
+    def record_roll_step(self, pool: str, step: RollStep) -> None:
+        """Record a step of a rolling restart in the pool's event log."""
+        found = self._pools.get(pool)
+        if found is None:
+            return
+        timeline = found.decisions.state.timeline
+        latest = timeline.latest(lambda event: isinstance(event.fact, RollStep), 1)
+        if not latest or latest[0].fact != step:  # each pass comes to the same while it waits
+            timeline.record(step)
 
     def applied_version(self, pool: str) -> int:
         self._check_leading()

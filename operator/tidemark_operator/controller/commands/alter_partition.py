@@ -11,12 +11,15 @@ from tidemark_protocol.controller_messages import (
 )
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.decision import ChangeSlices, Evaluate, Steps
+from tidemark_operator.controller.core.eligibility import Eligibility
 from tidemark_operator.controller.core.isr import checked_proposal
 from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_operator.controller.core.reassignment import is_moving
+from tidemark_operator.controller.core.timeline import Cause
 
 
 def alter_partition(
@@ -99,8 +102,20 @@ class CheckedSlice:
                 sender=self._sender,
                 proposal=proposal,
             )
+            self._explain(stored, partitions[proposal.partition], verdict.partition, eligibility)
             partitions[proposal.partition] = verdict.partition
             self.answers.append(
                 IsrResult(proposal.topic_id, proposal.partition, verdict.error, verdict.partition)
             )
         return stored.with_partitions(tuple(partitions[n] for n in stored.numbers))
+
+    def _explain(
+        self,
+        stored: PartitionSlice,
+        before: PartitionState,
+        after: PartitionState,
+        eligibility: Eligibility,
+    ) -> None:
+        is_changed = after.in_sync_replicas != before.in_sync_replicas
+        cause = Cause.PROPOSAL if is_changed else Cause.REJECTION
+        self._pool.explain(stored.topic, before, after, cause, eligibility, proposer=self._sender)

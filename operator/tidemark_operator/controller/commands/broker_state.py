@@ -5,8 +5,9 @@ that is stored.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from tidemark_protocol.controller_messages import CommittedTruncation
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
@@ -21,8 +22,11 @@ from tidemark_operator.controller.core.decision import (
     Steps,
 )
 from tidemark_operator.controller.core.pool_state import PoolState
+from tidemark_operator.controller.core.timeline import BrokerChanged, BrokerTurn
 
 logger = logging.getLogger(__name__)
+
+NO_SILENCE: Mapping[BrokerId, int] = MappingProxyType({})
 
 
 def activate(
@@ -33,6 +37,7 @@ def activate(
     if record is None or record.is_live or record.state is BrokerControlState.GONE:
         return
     yield SaveBroker(replace(record, state=BrokerControlState.ACTIVE))
+    pool.timeline.record(BrokerChanged(BrokerTurn.ACTIVE, broker_id, broker_epoch))
     pool.sessions.contact(broker_id, now_ms())
     pool.image.set_brokers(pool.broker_states())
     yield Evaluate()
@@ -49,6 +54,7 @@ def drain(
         return
     pool.observations.planned_restarts.begin(broker_id, now_ms())
     pool.brokers[broker_id] = replace(record, state=BrokerControlState.DRAINING)
+    pool.timeline.record(BrokerChanged(BrokerTurn.DRAINING, broker_id, broker_epoch))
     if (yield EvaluateAndSave((broker_id,))).is_complete:
         # Set once (KAFKA-14292): who must have applied what.
         notes.drained_at_version = pool.image.version
@@ -58,9 +64,15 @@ def drain(
 
 
 def fence(
-    pool: PoolState, lives: Iterable[tuple[BrokerId, BrokerEpoch]], reason: str
+    pool: PoolState,
+    lives: Iterable[tuple[BrokerId, BrokerEpoch]],
+    reason: str,
+    silence_ms: Mapping[BrokerId, int] = NO_SILENCE,
 ) -> Steps[None]:
-    """Fence these brokers in one step, so that none of them is elected meanwhile."""
+    """Fence these brokers in one step, so that none of them is elected meanwhile.
+
+    `silence_ms`: how long ago their last heartbeats were, for people.
+    """
     fenced = []
     for broker_id, broker_epoch in lives:
         record = pool.current(broker_id, broker_epoch)
@@ -71,6 +83,10 @@ def fence(
         pool.brokers[broker_id] = replace(record, state=BrokerControlState.FENCED)
         pool.sessions.end(broker_id)
         fenced.append(broker_id)
+        silence = silence_ms.get(broker_id)
+        pool.timeline.record(
+            BrokerChanged(BrokerTurn.FENCED, broker_id, broker_epoch, reason, silence)
+        )
         logger.info("broker fenced", extra={**log_fields(pool, broker_id), "reason": reason})
     if fenced:
         yield EvaluateAndSave(tuple(fenced), leaving=tuple(fenced))
@@ -89,6 +105,7 @@ def fail_storage(pool: PoolState, broker_id: BrokerId, broker_epoch: BrokerEpoch
     )
     yield SaveBroker(failed)
     pool.sessions.end(broker_id)
+    pool.timeline.record(BrokerChanged(BrokerTurn.STORAGE_FAILED, broker_id, broker_epoch))
     yield EvaluateAndSave((), leaving=(broker_id,))
     logger.error("broker storage failed", extra=log_fields(pool, broker_id))
 

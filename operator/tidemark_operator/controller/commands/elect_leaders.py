@@ -20,6 +20,7 @@ from tidemark_operator.controller.core.decision import (
 )
 from tidemark_operator.controller.core.elections import preferred_leader_restored
 from tidemark_operator.controller.core.pool_state import PoolState
+from tidemark_operator.controller.core.timeline import Cause
 from tidemark_operator.controller.core.unclean_recovery import ANY_BROKER
 
 
@@ -50,7 +51,9 @@ def _restored(
         replica = (topic.topic_id, state.partition)
         if state.partition not in partitions or not pool.may_grant(replica, state):
             return state
-        return preferred_leader_restored(topic, state, eligibility, leader_counts=counts)
+        after = preferred_leader_restored(topic, state, eligibility, leader_counts=counts)
+        pool.explain(topic, state, after, Cause.REQUEST, eligibility, counts)
+        return after
 
     return stored.with_partitions(tuple(restored(state) for state in stored.partitions))
 

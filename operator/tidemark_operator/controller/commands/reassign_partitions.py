@@ -17,6 +17,7 @@ from tidemark_operator.controller.core.decision import (
 )
 from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_operator.controller.core.reassignment import CannotReassign, obstacle, reassigned
+from tidemark_operator.controller.core.timeline import BrokerChanged, BrokerTurn, Cause
 
 Targets = Mapping[int, tuple[BrokerId, ...]]  # by partition
 
@@ -53,6 +54,7 @@ def retire(pool: PoolState, broker_id: BrokerId) -> Steps[None]:
     if record.is_live or _is_named(pool, broker_id):
         return  # its session ends soon, or a topic was placed there meanwhile
     yield SaveBroker(replace(record, state=BrokerControlState.GONE))
+    pool.timeline.record(BrokerChanged(BrokerTurn.RETIRED, broker_id, record.broker_epoch))
     pool.image.set_brokers(pool.broker_states())
     yield NotifyBrokers()
 
@@ -121,6 +123,8 @@ def _begun(pool: PoolState, stored: PartitionSlice, targets: Targets) -> Partiti
             return state
         if _reason_to_wait(pool, stored.topic.topic_id, state):
             return state
-        return reassigned(stored.topic, state, eligibility, target, is_retained=stored.is_retained)
+        after = reassigned(stored.topic, state, eligibility, target, is_retained=stored.is_retained)
+        pool.explain(stored.topic, state, after, Cause.REASSIGNMENT, eligibility)
+        return after
 
     return stored.with_partitions(tuple(new_partitions(state) for state in stored.partitions))

@@ -32,6 +32,7 @@ from tidemark_operator.controller.core.registration import (
     report_of,
 )
 from tidemark_operator.controller.core.settings import ControllerSettings
+from tidemark_operator.controller.core.timeline import BrokerChanged, BrokerTurn
 from tidemark_operator.controller.core.views import StateChange
 
 logger = logging.getLogger(__name__)
@@ -130,6 +131,10 @@ def _admit(
             pool.record_replaced(stored)
         pool.notes[broker_id] = notes
         pool.sessions.end(broker_id)
+        reason = "its logs are complete" if outcome.is_clean else "it did not stop in order before"
+        pool.timeline.record(
+            BrokerChanged(BrokerTurn.REGISTERED, broker_id, record.broker_epoch, reason)
+        )
         logger.info(
             "broker registered",
             extra={

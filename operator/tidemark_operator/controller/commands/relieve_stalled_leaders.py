@@ -21,6 +21,7 @@ from tidemark_operator.controller.core.decision import ChangeSlice, Deferred, St
 from tidemark_operator.controller.core.elections import LeaderCounts, leader_moved_off
 from tidemark_operator.controller.core.eligibility import Eligibility, Replica
 from tidemark_operator.controller.core.pool_state import PoolState
+from tidemark_operator.controller.core.timeline import BrokerChanged, BrokerTurn, Cause
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,8 @@ class StalledLeaders:
                     "disk_probe_age_ms": request.disk_probe_age_ms,
                 },
             )
+            turn = BrokerTurn.WRITE_STALLED if is_stalled else BrokerTurn.WRITES_AGAIN
+            self._pool.timeline.record(BrokerChanged(turn, request.broker_id, request.broker_epoch))
         notes.is_write_stalled = is_stalled
         return is_stalled
 
@@ -132,7 +135,9 @@ class StalledLeaders:
         self._record_outcome(replica, state)
         if self._has_moved_lately(topic, replica) or not may_grant:
             return state
-        return leader_moved_off(topic, state, eligibility, leader_counts=counts)
+        after = leader_moved_off(topic, state, eligibility, leader_counts=counts)
+        self._pool.explain(topic, state, after, Cause.STALLED_DISK, eligibility, counts)
+        return after
 
     def _record_outcome(self, replica: Replica, state: PartitionState) -> None:
         """Record the outcome of a deferred move from the state that was read since.

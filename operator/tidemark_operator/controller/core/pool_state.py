@@ -18,7 +18,7 @@ from tidemark_protocol.ids import (
     ControllerEpoch,
     TopicId,
 )
-from tidemark_protocol.partition_state import PartitionState
+from tidemark_protocol.partition_state import PartitionState, TopicState
 
 from tidemark_operator.api.broker import NO_ROUND, BrokerControlState, BrokerRecord
 from tidemark_operator.api.elect_annotation import LeaderChoice
@@ -40,6 +40,7 @@ from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_operator.controller.core.observations import Observations
 from tidemark_operator.controller.core.sessions import Sessions
 from tidemark_operator.controller.core.stale_slices import ReportedEpochs, holders_of, rebuilt
+from tidemark_operator.controller.core.timeline import Cause, Grounds, Timeline
 from tidemark_operator.controller.core.unclean_recovery import Reports, needs_reports
 from tidemark_operator.controller.core.views import BrokerView
 
@@ -52,6 +53,7 @@ class PoolState:
     controller_epoch: ControllerEpoch
     image: MetadataImage
     sessions: Sessions
+    timeline: Timeline
     brokers: dict[BrokerId, BrokerRecord] = field(default_factory=dict)
     notes: dict[BrokerId, BrokerSoftState] = field(default_factory=dict)
     slices: KnownSlices = field(default_factory=KnownSlices)
@@ -176,6 +178,7 @@ class PoolState:
             replica = (value.topic.topic_id, state.partition)
             after, unclean_election = self._evaluated(value, state, eligibility, leader_counts)
             partitions.append(after)
+            self.explain(value.topic, state, after, Cause.EVALUATION, eligibility, leader_counts)
             unclean_election = unclean_election or recoveries.get(state.partition)
             if unclean_election is not None:
                 recoveries[state.partition] = unclean_election.measured(self._reports_of(replica))
@@ -254,16 +257,34 @@ class PoolState:
     ) -> PartitionSlice:
         if value.is_retained:
             return value
-        return value.with_partitions(
-            tuple(
-                preferred_leader_restored(
-                    value.topic, state, eligibility, leader_counts=leader_counts
-                )
-                if self.may_grant((value.topic.topic_id, state.partition), state)
-                else state
-                for state in value.partitions
+
+        def balanced(state: PartitionState) -> PartitionState:
+            if not self.may_grant((value.topic.topic_id, state.partition), state):
+                return state
+            after = preferred_leader_restored(
+                value.topic, state, eligibility, leader_counts=leader_counts
             )
-        )
+            self.explain(value.topic, state, after, Cause.BALANCE, eligibility, leader_counts)
+            return after
+
+        return value.with_partitions(tuple(map(balanced, value.partitions)))
+
+    def explain(
+        self,
+        topic: TopicState,
+        before: PartitionState,
+        after: PartitionState,
+        cause: Cause,
+        eligibility: Eligibility,
+        leader_counts: LeaderCounts | None = None,
+        proposer: BrokerId = NO_BROKER,
+    ) -> None:
+        """Keep what decided about a partition, for the event that its write brings."""
+        if after is before:
+            return
+        counts = () if leader_counts is None else tuple(leader_counts[b] for b in after.replicas)
+        grounds = Grounds(after, cause, eligibility, counts, proposer)
+        self.timeline.explain(topic.topic_id, before, grounds)
 
     def record_durable(self, value: PartitionSlice, *, version: int) -> None:
         """Record that this slice is stored now; `version` is of the image before it has the slice.
@@ -379,6 +400,7 @@ class PoolState:
 
     def forget_topic(self, topic_id: TopicId) -> None:
         self.held.forget(topic_id)
+        self.timeline.forget_topic(topic_id)
         self.observations.elections.forget(topic_id)
         known: tuple[dict[Replica, Any], ...] = (self.leaderless_since, self.choices, self.behind)
         for notes in known:

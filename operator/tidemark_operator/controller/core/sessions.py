@@ -9,8 +9,8 @@ either. Just after a stall of its own a controller does not doubt itself either:
 meanwhile may wait unread.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from tidemark_protocol.ids import BrokerId
 
@@ -22,6 +22,8 @@ class Expiry:
     expired: tuple[BrokerId, ...]  # to fence now, as one event
     # Silent for so many ms, and so many brokers that another has to judge (S18).
     held_back: tuple[tuple[BrokerId, int], ...] = ()
+    # Of those to fence, for people.
+    silence_ms: Mapping[BrokerId, int] = field(default_factory=dict, compare=False)
 
 
 class Sessions:
@@ -79,9 +81,10 @@ class Sessions:
                 return Expiry(())
             return Expiry((), held_back=tuple((i, self._silence_of(i, now_ms)) for i in silent))
         self._doubted_since_ms = None
+        silence_ms = {broker_id: self._silence_of(broker_id, now_ms) for broker_id in expired}
         for broker_id in expired:
             self.end(broker_id)
-        return Expiry(expired)
+        return Expiry(expired, silence_ms=silence_ms)
 
     def _silent_at_once(self, now_ms: int) -> tuple[BrokerId, ...]:
         """Return the brokers that fell silent with the first one to expire.

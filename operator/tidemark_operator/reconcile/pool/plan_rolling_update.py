@@ -9,7 +9,7 @@ of replication factor 1, does not delay the pool without end: it is named instea
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.ids import NO_BROKER, BrokerId
 from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_operator.api.broker_pool import BrokerPool
@@ -19,6 +19,7 @@ from tidemark_operator.broker_runtime.broker_runtime import (
     ObservedPool,
     StopBroker,
 )
+from tidemark_operator.controller.core.timeline import RollStep
 from tidemark_operator.controller.core.views import TopicView
 from tidemark_operator.reconcile.conditions import Condition
 
@@ -99,6 +100,13 @@ def rolling_update_condition(rolling_update: RollingUpdate) -> Condition:
             f" replica: {interrupted}"
         )
     return Condition("Updated", False, "Rolling", text)
+
+
+def roll_step(rolling_update: RollingUpdate) -> RollStep:
+    """Return the event of a rolling update that is not over."""
+    stop = rolling_update.stop
+    broker_id = NO_BROKER if stop is None else stop.broker_id
+    return RollStep(broker_id, stop is None, rolling_update_condition(rolling_update).message)
 
 
 def _is_there(broker: ObservedBroker) -> bool:

@@ -26,6 +26,7 @@ from tidemark_operator.reconcile.pool.plan_retained import RetainedMoves, plan_r
 from tidemark_operator.reconcile.pool.plan_rolling_update import (
     RollingUpdate,
     plan_rolling_update,
+    roll_step,
     rolling_update_condition,
 )
 from tidemark_operator.reconcile.pool_membership import active_broker_ids, leaving_brokers
@@ -104,6 +105,8 @@ class PoolReconciler:
         rolling_update = plan_rolling_update(
             pool, observed, active, self._controller.topics(pool.pool)
         )
+        if not rolling_update.is_over:
+            self._controller.record_roll_step(pool.pool, roll_step(rolling_update))
         if rolling_update.stop is not None:
             failures += await self._apply_each(pool, (rolling_update.stop,))
         conditions = (
