@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.partition_state import PartitionState
 
+from tidemark_operator.controller.core.event_texts import is_warning, kind_of, sentence_of
+from tidemark_operator.controller.core.timeline import Event, PartitionChanged, PartitionsCreated
 from tidemark_operator.controller.core.views import BrokerView, TopicView
 
 PARTITION_FIELDS = (
@@ -79,16 +81,37 @@ def partition_row(state: PartitionState) -> Row:
     )
 
 
-def changed_rows(
+def event_document(event: Event) -> Document:
+    """Return an event with what undoes it: the page shows earlier moments."""
+    document: Document = {
+        "number": event.number,
+        "atMs": event.at_ms,
+        "kind": kind_of(event),
+        "warning": is_warning(event),
+        "topic": event.topic,
+        "partition": event.partition,
+        "broker": event.broker_id,
+        "sentence": sentence_of(event),
+    }
+    match event.fact:
+        case PartitionChanged(topic, before):
+            document |= {"topicId": topic.topic_id, "before": partition_row(before)}
+        case PartitionsCreated(topic, partitions):
+            numbers = [state.partition for state in partitions]
+            document |= {"topicId": topic.topic_id, "created": numbers}
+    return document
+
+
+def changed_partitions(
     before: Sequence[PartitionState], after: Sequence[PartitionState]
-) -> tuple[list[Row], list[int]]:
-    """Return rows of partitions that are new or another value, and numbers of those that left."""
+) -> tuple[list[PartitionState], list[int]]:
+    """Return partitions that are new or another value, and numbers of those that left."""
     if len(before) == len(after) and all(map(_has_same_number, before, after)):
         pairs = zip(before, after, strict=True)
-        return [partition_row(new) for old, new in pairs if new is not old], []
+        return [new for old, new in pairs if new is not old], []
     known = {state.partition: state for state in before}
-    rows = [partition_row(new) for new in after if known.pop(new.partition, None) is not new]
-    return rows, sorted(known)
+    changed = [new for new in after if known.pop(new.partition, None) is not new]
+    return changed, sorted(known)
 
 
 def _has_same_number(one: PartitionState, other: PartitionState) -> bool:

@@ -1,20 +1,29 @@
 """Keep the feeds of the pools that open pages show, and send each change to them.
 
-A pool that nobody looks at costs nothing: its feed is read when a page opens, and dropped a while
-after the last page has gone. Changes wait for each other a tenth of a second, the first of them
-does not wait.
+A pool that no page shows costs nothing: its feed is read when a page opens, and dropped a while
+after the last page has gone. Changes are sent at most ten times a second: those of a moment
+together.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
 from tidemark_protocol.controller_messages import encode
 from tidemark_protocol.ids import BrokerId, TopicId
 
+from tidemark_operator.controller.core.timeline import (
+    BrokerChanged,
+    Event,
+    PartitionChanged,
+    PartitionsCreated,
+    TopicRetired,
+)
 from tidemark_operator.controller.core.views import StateChange
 from tidemark_operator.controller.service import ControllerService, NotController
+from tidemark_operator.manager.web.documents import Document, event_document
 from tidemark_operator.manager.web.page_stream import PageStream
 from tidemark_operator.manager.web.pool_feed import Message, PoolFeed, message
 
@@ -22,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 MAX_PAGES = 64
 CHANGE_SECONDS = 0.1
+GATHER_SECONDS = 0.015  # a fence and the elections that follow it are mostly one change
+EVENTS_PER_CHANGE = 500
+LATEST_EVENTS = 200  # in a snapshot; the page asks for earlier ones
 BEAT_SECONDS = 1.0
 UNUSED_SECONDS = 30.0
 TURN_SECONDS = 0.002  # of work before other tasks have their turn
@@ -56,9 +68,9 @@ class LivePools:
         if live is not None:
             live.mark(change)
 
-    async def feed(self, pool: str) -> PoolFeed:
-        """Return the pool's feed. Raises UnknownPool, NotController."""
-        return (await self._live(pool)).feed
+    async def open(self, pool: str) -> "LivePool":
+        """Return the pool, read. Raises UnknownPool, NotController."""
+        return await self._live(pool)
 
     async def open_page(self, pool: str) -> tuple["LivePool", PageStream]:
         """Open a stream. Raises TooManyPages, UnknownPool, NotController."""
@@ -66,9 +78,12 @@ class LivePools:
             raise TooManyPages(
                 f"{self._max_pages} pages are open, no more are served: close one of them"
             )
-        live = await self._live(pool)
         self._opened += 1
-        return live, PageStream()
+        try:
+            return await self._live(pool), PageStream()
+        except BaseException:
+            self._opened -= 1
+            raise
 
     def close_page(self, live: "LivePool", page: PageStream) -> None:
         self._opened -= 1
@@ -86,10 +101,9 @@ class LivePools:
             if not self._service.is_leading:
                 raise NotController("this controller is on standby: ask the leader")
             raise UnknownPool(f"pool {pool}: no broker of it has registered")
-        live = self._pools.get(pool)
-        if live is not None and live.is_over:
+        while (live := self._pools.get(pool)) is not None and live.is_over:
+            del self._pools[pool]
             await live.close()
-            live = None
         if live is None:
             live = self._pools[pool] = LivePool(
                 self._service, pool, wall_clock_ms=self._wall_clock_ms, on_end=self._ended
@@ -123,6 +137,9 @@ class LivePool:
         self._changed_names: dict[str, None] = {}
         self._are_brokers_changed = True
         self._news = asyncio.Event()
+        self._timeline = service.timeline(pool)
+        self._sent_event = self._timeline.newest
+        self._unsubscribe = self._timeline.subscribe(self._on_event)
         self._loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._used_s = asyncio.get_running_loop().time()
         self._task = asyncio.create_task(self._run(), name=f"live page of {pool}")
@@ -145,6 +162,14 @@ class LivePool:
             self._changed_names[change.name] = None
         self._news.set()
 
+    def _on_event(self, event: Event) -> None:
+        match event.fact:
+            case PartitionChanged(topic) | PartitionsCreated(topic) | TopicRetired(topic):
+                self._changed_topics[topic.topic_id] = None
+            case BrokerChanged():
+                self._are_brokers_changed = True
+        self._news.set()
+
     def leave(self, page: PageStream) -> None:
         self.pages.discard(page)
         self._used_s = asyncio.get_running_loop().time()
@@ -154,7 +179,8 @@ class LivePool:
         self.pages.add(page)
         missed = self.feed.changes_after(version)
         if missed is None:
-            return self._snapshot(self.feed.snapshot(), self.feed.version)
+            latest = self._timeline.after(self._sent_event - LATEST_EVENTS, LATEST_EVENTS)
+            return self._snapshot(self.feed.snapshot(), self.feed.version, latest)
         resumed = message("resumed", encode({"version": version}))
         return _each(resumed, *missed)
 
@@ -162,26 +188,34 @@ class LivePool:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _snapshot(self, parts: Iterator[bytes], version: str) -> AsyncIterator[bytes]:
+    async def events(self, after: int, limit: int) -> list[Document]:
+        """Return events, oldest first, for a page that wants earlier ones than it has."""
+        return await self._documents(self._timeline.after(after, limit))
+
+    async def _snapshot(
+        self, parts: Iterator[bytes], version: str, latest: Sequence[Event]
+    ) -> AsyncIterator[bytes]:
         event = "begin"
         for part in parts:
             yield message(event, part).body
             event = "part"
             await asyncio.sleep(0)
-        yield message("end", encode({"version": version}), version=version).body
+        ended = {"version": version, "events": await self._documents(latest)}
+        yield message("end", encode(ended), version=version).body
 
     async def _run(self) -> None:
         try:
             await self._load()
             await self._follow()
-        except NotController as error:
-            if not self._loaded.done():
-                self._loaded.set_exception(error)
+        except NotController:
+            pass  # pages connect again, and are told who leads
         except Exception:  # the page is no reason to end the operator
             logger.exception("live page failed")
         finally:
+            self._unsubscribe()
             if not self._loaded.done():
-                self._loaded.cancel()
+                self._loaded.set_exception(NotController("the pool could not be read"))
+                self._loaded.exception()  # nobody may wait for it
             for page in self.pages:
                 page.end()
             self._on_end(self)
@@ -196,19 +230,23 @@ class LivePool:
         loop = asyncio.get_running_loop()
         beat_s = loop.time()
         while not self.is_over:
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(beat_s):
                     await self._news.wait()
-            except TimeoutError:
+            if loop.time() >= beat_s:
                 beat_s = loop.time() + BEAT_SECONDS
                 if not self.pages and loop.time() - self._used_s > UNUSED_SECONDS:
                     return
-                self._are_brokers_changed = True  # what only the controller's memory has of them
-                await self._send_changes()
+                self._mark_what_time_changes()
                 self._beat()
-                continue
+            await asyncio.sleep(GATHER_SECONDS)
             await self._send_changes()
-            await asyncio.sleep(CHANGE_SECONDS)
+            await asyncio.sleep(CHANGE_SECONDS - GATHER_SECONDS)
+
+    def _mark_what_time_changes(self) -> None:
+        """Mark what no event tells: skews of clocks, and why a partition still has no leader."""
+        self._are_brokers_changed = True
+        self._changed_topics.update(dict.fromkeys(self.feed.leaderless))
 
     async def _send_changes(self) -> None:
         self._news.clear()
@@ -216,27 +254,36 @@ class LivePool:
         topics, self._changed_topics = self._changed_topics, {}
         are_brokers_changed, self._are_brokers_changed = self._are_brokers_changed, False
         for name in names:
-            topics.update(dict.fromkeys(self._ids_of(name)))
+            topics.update(dict.fromkeys(self.feed.topic_ids_of(name)))
         if are_brokers_changed:
             self.feed.set_brokers(self._service.brokers(self.feed.pool))
         await self._set_topics(topics)
-        change = self.feed.seal()
+        events = self._timeline.after(self._sent_event, EVENTS_PER_CHANGE)
+        documents = await self._documents(events)
+        if events:
+            self._sent_event = events[-1].number
+        change = self.feed.seal(documents)
+        if self._sent_event < self._timeline.newest:
+            self._news.set()
         if change is not None:
             self._send(change)
 
-    def _ids_of(self, object_name: str) -> Iterable[TopicId]:
-        known = self.feed.topic_ids_of(object_name)
-        named = self._service.topics_named(self.feed.pool, object_name)
-        return (*known, *(view.topic.topic_id for view in named))
-
     async def _set_topics(self, topic_ids: Iterable[TopicId]) -> None:
         """Read these topics; let other tasks run in between."""
-        until_s = time.perf_counter() + TURN_SECONDS
+        turn = Turn()
         for topic_id in topic_ids:
-            self.feed.set_topic(topic_id, self._service.topic(self.feed.pool, topic_id))
-            if time.perf_counter() > until_s:
-                await asyncio.sleep(0)
-                until_s = time.perf_counter() + TURN_SECONDS
+            view = self._service.topic(self.feed.pool, topic_id)
+            for _ in self.feed.set_topic(topic_id, view):
+                await turn.yield_if_long()
+            await turn.yield_if_long()
+
+    async def _documents(self, events: Sequence[Event]) -> list[Document]:
+        turn = Turn()
+        documents = []
+        for event in events:
+            documents.append(event_document(event))
+            await turn.yield_if_long()
+        return documents
 
     def _beat(self) -> None:
         """Tell the pages that the stream lives, and how long brokers have been silent."""
@@ -247,6 +294,18 @@ class LivePool:
     def _send(self, sent: Message) -> None:
         for page in tuple(self.pages):
             page.push(sent)
+
+
+class Turn:
+    """Bounds how long a task holds the loop. Its clock is not the loop's, which stands still."""
+
+    def __init__(self) -> None:
+        self._until_s = time.perf_counter() + TURN_SECONDS
+
+    async def yield_if_long(self) -> None:
+        if time.perf_counter() > self._until_s:
+            await asyncio.sleep(0)
+            self._until_s = time.perf_counter() + TURN_SECONDS
 
 
 async def _each(*messages: Message) -> AsyncIterator[bytes]:

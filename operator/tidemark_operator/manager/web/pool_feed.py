@@ -16,8 +16,9 @@ from tidemark_protocol.partition_state import PartitionState
 from tidemark_operator.controller.core.views import BrokerView, TopicView
 from tidemark_operator.manager.web.documents import (
     Document,
+    Row,
     broker_document,
-    changed_rows,
+    changed_partitions,
     partition_row,
     topic_document,
 )
@@ -79,6 +80,7 @@ class PoolFeed:
         self._number = 0
         self._topics: dict[TopicId, _Topic] = {}
         self._ids: dict[str, dict[TopicId, None]] = {}  # by metadata.name of the Topic
+        self.leaderless: set[TopicId] = set()  # topics: their views change with time
         self._brokers: dict[BrokerId, BrokerView] = {}
         self._kept: deque[tuple[int, Message]] = deque()
         self._kept_bytes = 0
@@ -108,27 +110,37 @@ class PoolFeed:
 
     # Changes: `set_...` any number of times, then `seal`.
 
-    def set_topic(self, topic_id: TopicId, view: TopicView | None) -> None:
+    def set_topic(self, topic_id: TopicId, view: TopicView | None) -> Iterator[None]:
+        """Set a topic in steps of bounded work, each a turn of the loop if need be."""
         before = self._topics.get(topic_id)
         if view is None:
             if before is not None:
                 del self._topics[topic_id]
                 self._forget_name(before.view.object_name, topic_id)
+                self.leaderless.discard(topic_id)
                 self._deleted.append(topic_id)
             return
         if before is not None and before.view is view:
             return
-        after = _Topic(view)
         known = () if before is None else before.view.partitions
-        rows, gone = changed_rows(known, view.partitions)
+        changed, gone = changed_partitions(known, view.partitions)
         head = topic_document(view)
         is_head_new = before is None or topic_document(before.view) != head
-        self._topics[topic_id] = after
+        after = _Topic(view)
         if before is not None:
             after.keep_parts_of(before)
             if before.view.object_name != view.object_name:
                 self._forget_name(before.view.object_name, topic_id)
         self._ids.setdefault(view.object_name, {})[topic_id] = None
+        rows: list[Row] = []
+        for first in range(0, len(changed), PARTITIONS_PER_PART):
+            rows += map(partition_row, changed[first : first + PARTITIONS_PER_PART])
+            yield
+        self._topics[topic_id] = after
+        if all(state.has_leader for state in view.partitions) or view.is_retained:
+            self.leaderless.discard(topic_id)
+        else:
+            self.leaderless.add(topic_id)
         if rows or gone or is_head_new:
             document: Document = {"id": topic_id, "rows": rows}
             if gone:
@@ -200,7 +212,7 @@ class PoolFeed:
             return None
         return [sealed for numbered, sealed in self._kept if numbered > known]
 
-    def snapshot(self, events: Sequence[Document] = ()) -> Iterator[bytes]:
+    def snapshot(self) -> Iterator[bytes]:
         """Return the pool in parts, JSON objects of bounded size, of this moment's version.
 
         Later changes do not alter it, so it may be sent while they arrive.
@@ -213,7 +225,6 @@ class PoolFeed:
                 "brokers": [broker_document(view) for view in self._brokers.values()],
                 "topics": len(self._topics),
                 "partitions": partitions,
-                "events": events,
             }
         )
         return _parts(first, tuple(self._topics.items()))

@@ -1,11 +1,16 @@
 """Serve the live page: its files, snapshots of a pool, and a stream of its changes.
 
-`GET /ui/` is the page. `GET /v1/pools` lists the pools. `GET /v1/isr?pool=` answers one pool as a
-JSON document, and `GET /v1/isr/stream?pool=&version=` sends it as server-sent events: `begin`,
-`part`s and `end` make a snapshot, then each `change` has a version. A page that comes back with a
-version (or Last-Event-ID) gets `resumed` and the changes after it, or a new snapshot. `beat` comes
-each second. An operator on standby forwards these requests to the leader. Nothing here changes
-anything.
+`GET /ui/` is the page; what it reads:
+
+- `/v1/pools`: the pools; `/v1/isr?pool=`: one pool as a JSON document, in the parts of a snapshot
+- `/v1/isr/stream?pool=&version=`: server-sent events. `begin`, `part`s and `end` make a snapshot,
+  then each `change` has a version. A page that comes back with a version (or Last-Event-ID) gets
+  `resumed` and the changes after it, or a new snapshot. `beat` comes each second
+- `/v1/isr/events?pool=&after=`: earlier events
+- `/v1/isr/topic?pool=&topic=&first=`, `/v1/isr/groups?pool=&topic=`: offsets of replicas, and
+  consumer groups, both read from brokers
+
+An operator on standby forwards these requests to the leader. Nothing here changes anything.
 """
 
 import asyncio
@@ -15,12 +20,15 @@ from aiohttp import web
 from tidemark_protocol.controller_messages import encode
 
 from tidemark_operator.controller.service import ControllerService, NotController
+from tidemark_operator.manager.web.broker_reads import BrokerReads, TooManyReads
 from tidemark_operator.manager.web.live_pools import LivePool, LivePools, TooManyPages, UnknownPool
 from tidemark_operator.manager.web.page_stream import PageStream
 from tidemark_operator.manager.web.static_files import SAFE_HEADERS, read_static_files
 
 PAGE_PATH = "/ui/"
 RECONNECT_MS = 500
+EVENTS_PER_ANSWER = 1000
+MAX_DIGITS = 15
 WRITE_SECONDS = 10.0  # a page that takes nothing for so long is gone
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -41,6 +49,10 @@ def add_web_routes(
     app.router.add_get(PAGE_PATH + "{name:[a-z_.]*}", routes.static_file)
     app.router.add_get("/v1/pools", routes.answer(routes.pools))
     app.router.add_get("/v1/isr", routes.answer(routes.snapshot))
+    app.router.add_get("/v1/isr/events", routes.answer(routes.events))
+    app.router.add_get("/v1/isr/topic", routes.answer(routes.topic))
+    app.router.add_get("/v1/isr/groups", routes.answer(routes.groups))
+    app.on_cleanup.append(routes.close)
     app.router.add_get("/v1/isr/stream", routes.answer(routes.stream))
 
 
@@ -52,6 +64,10 @@ class WebRoutes:
         self._live_pools = live_pools
         self._forward = forward
         self._files = read_static_files()
+        self._reads = BrokerReads()
+
+    async def close(self, _: web.Application) -> None:
+        await self._reads.close()
 
     async def to_page(self, _: web.Request) -> web.StreamResponse:
         return web.Response(status=307, headers={"Location": PAGE_PATH})
@@ -75,7 +91,7 @@ class WebRoutes:
                 return problem(503, f"this operator is on standby: {leader_sentence(leader)}")
             except UnknownPool as error:
                 return problem(404, str(error))
-            except TooManyPages as error:
+            except (TooManyPages, TooManyReads) as error:
                 return problem(503, str(error))
 
         return answered
@@ -88,8 +104,7 @@ class WebRoutes:
         )
 
     async def snapshot(self, request: web.Request) -> web.StreamResponse:
-        feed = await self._live_pools.feed(_pool(request))
-        parts = feed.snapshot()
+        parts = (await self._live_pools.open(_pool(request))).feed.snapshot()
         response = web.StreamResponse(headers={**SAFE_HEADERS, "Content-Type": "application/json"})
         await response.prepare(request)
         await _write(response, b'{"parts":[')
@@ -100,6 +115,35 @@ class WebRoutes:
             await asyncio.sleep(0)
         await _write(response, b"]}")
         return response
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        live = await self._live_pools.open(_pool(request))
+        after = request.query.get("after", "0")
+        if not after.isdecimal() or len(after) > MAX_DIGITS:
+            return problem(400, f"after: expected a number, found {after[:80]!r}")
+        return _json({"events": await live.events(int(after), EVENTS_PER_ANSWER)})
+
+    async def topic(self, request: web.Request) -> web.StreamResponse:
+        """Answer offsets of a topic's replicas, read from the brokers for some partitions."""
+        pool, name = _pool(request), request.query.get("topic", "")
+        live = await self._live_pools.open(pool)
+        view = live.feed.topic_view(name)
+        first = request.query.get("first", "0")
+        if view is None:
+            return problem(404, f"topic {name[:249]}: not found in pool {pool}")
+        if not first.isdecimal() or len(first) > MAX_DIGITS:
+            return problem(400, f"first: expected a number, found {first[:80]!r}")
+        brokers = live.feed.broker_views()
+        found = await self._reads.replicas(pool, view, brokers, int(first))
+        return _json({"partitions": found})
+
+    async def groups(self, request: web.Request) -> web.StreamResponse:
+        """Answer the pool's consumer groups, with what they committed of one topic or of all."""
+        pool = _pool(request)
+        feed = (await self._live_pools.open(pool)).feed
+        topic = request.query.get("topic", "")[:249]
+        brokers = feed.broker_views()
+        return _json({"groups": await self._reads.groups(pool, feed.topic_view, brokers, topic)})
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         live, page = await self._live_pools.open_page(_pool(request))

@@ -2,6 +2,7 @@
 
 import { byId, clock, el, setText } from "./dom.js";
 import { CELLS, CLASSES, FILTERS, NONE, Pool, count, duration, healthOf, linesOf } from "./model.js";
+import { GroupsPage } from "./live.js";
 import { Stream } from "./stream.js";
 import { Table, replica } from "./table.js";
 import { Timeline } from "./timeline.js";
@@ -11,7 +12,7 @@ const SIGNS = { good: "✓", warn: "!", bad: "✕", wait: "…" };
 const LINKS = { opening: "Connecting", live: "Live", lost: "Connection lost", past: "Paused in the past" };
 const BROKER_MARKS = { Active: "●", Starting: "◌", Draining: "◐", Fenced: "▨", Gone: "✕" };
 
-const view = { pool: "", q: "", show: "all", broker: NONE, topic: "" };
+const view = { pool: "", q: "", show: "all", broker: NONE, topic: "", page: "" };
 const open = new Map(); // by topic id, as somebody chose
 let stream = null;
 let atMs = null; // null: live
@@ -24,15 +25,16 @@ const table = new Table(byId("table"), {
     draw();
     table.focus();
   },
-  topic: (topic) => go({ topic: topic.name }),
+  topic: (topic) => go({ topic: topic.name, page: "" }),
 });
 const timeline = new Timeline(byId("scrub"), byId("events"), {
   at(ms) {
     atMs = ms;
     later();
   },
-  topic: (topic) => go({ topic }),
+  topic: (topic) => go({ topic, page: "" }),
 });
+const groupsPage = new GroupsPage(byId("groupspage"));
 const topicPage = new TopicPage(byId("topicpage"), { close: () => go({ topic: "" }) });
 
 // The URL holds what is shown.
@@ -44,6 +46,7 @@ function readUrl() {
   view.show = query.get("show") in FILTERS ? query.get("show") : "all";
   view.broker = query.has("broker") ? Number(query.get("broker")) : NONE;
   view.topic = query.get("topic") ?? "";
+  view.page = query.get("page") === "groups" ? "groups" : "";
 }
 
 function go(change, { replace = false } = {}) {
@@ -54,6 +57,7 @@ function go(change, { replace = false } = {}) {
   if (view.show !== "all") query.set("show", view.show);
   if (view.broker !== NONE) query.set("broker", view.broker);
   if (view.topic) query.set("topic", view.topic);
+  if (view.page) query.set("page", view.page);
   history[replace ? "replaceState" : "pushState"](null, "", `?${query}`);
   byId("table").scrollTop = 0;
   draw();
@@ -153,8 +157,16 @@ function draw() {
   drawHealth(pool);
   drawBrokers(pool);
   const topic = view.topic ? pool.topicNamed(view.topic) : null;
-  if (view.topic) topicPage.show(topic, view.topic);
+  if (view.topic) topicPage.show(pool, topic, view.topic, atMs === null);
   else topicPage.hide();
+  const isGroups = view.page === "groups";
+  if (isGroups) groupsPage.show(pool);
+  else groupsPage.hide();
+  document.body.classList.toggle("onlygroups", isGroups);
+  for (const tab of byId("tabs").children) {
+    if ((tab.dataset.page ?? "") === view.page) tab.setAttribute("aria-current", "page");
+    else tab.removeAttribute("aria-current");
+  }
   drawTable(pool, topic);
   timeline.show(stream.pool.events, eventFilter());
 }
@@ -256,6 +268,13 @@ function drawChips(pool) {
 
 // Controls.
 
+byId("tabs").addEventListener("click", (event) => {
+  const tab = event.target.closest("a");
+  if (!tab) return;
+  event.preventDefault();
+  go({ page: tab.dataset.page ?? "", topic: "" });
+});
+
 byId("pools").addEventListener("change", (event) => {
   go({ pool: event.target.value, topic: "", broker: NONE });
   follow();
@@ -264,7 +283,7 @@ byId("search").addEventListener("input", (event) => go({ q: event.target.value }
 byId("filters").addEventListener("submit", (event) => event.preventDefault());
 byId("home").addEventListener("click", (event) => {
   event.preventDefault();
-  go({ q: "", show: "all", broker: NONE, topic: "" });
+  go({ q: "", show: "all", broker: NONE, topic: "", page: "" });
 });
 
 const THEMES = ["auto", "dark", "light"];
@@ -292,6 +311,7 @@ const KEYS = [
   ["→ ←, Space", "show or hide a topic's partitions"],
   ["Enter", "open the topic"],
   ["u", "show what is not well"],
+  ["g", "consumer groups"],
   ["[ ]", "event before, event after"],
   ["l", "back to live"],
   ["Esc", "close, clear the filter"],
@@ -314,6 +334,7 @@ addEventListener("keydown", (event) => {
   } else if (event.key === "/") byId("search").focus();
   else if (event.key === "?") byId("help").showModal();
   else if (event.key === "u") go({ show: view.show === "unwell" ? "all" : "unwell" });
+  else if (event.key === "g") go({ page: view.page ? "" : "groups", topic: "" });
   else if (event.key === "[") timeline.step(-1);
   else if (event.key === "]") timeline.step(1);
   else if (event.key === "l") timeline.live();
@@ -327,7 +348,7 @@ function escape(isTyping) {
     byId("search").value = "";
     go({ q: "" }, { replace: true });
   } else if (isTyping) table.focus();
-  else if (view.topic) go({ topic: "" });
+  else if (view.topic || view.page) go({ topic: "", page: "" });
   else if (view.broker !== NONE || view.show !== "all" || view.q) go({ broker: NONE, show: "all", q: "" });
   else if (atMs !== null) timeline.live();
 }

@@ -123,7 +123,6 @@ export class Pool {
 
   begin(part) {
     this.name = part.pool;
-    this.addEvents(part.events);
     for (const broker of part.brokers) this.brokers.set(broker.id, broker);
   }
 
@@ -154,6 +153,11 @@ export class Pool {
     const newest = this.events.at(-1)?.number ?? 0;
     for (const event of events) if (event.number > newest) this.events.push(event);
     if (this.events.length > MAX_EVENTS) this.events.splice(0, this.events.length - MAX_EVENTS);
+  }
+
+  addEarlier(events) {
+    const oldest = this.events[0]?.number ?? Infinity;
+    this.events = [...events.filter((event) => event.number < oldest), ...this.events];
   }
 
   topicNamed(name) {
@@ -204,7 +208,7 @@ export class Pool {
     let end = this.events.length;
     while (end && this.events[end - 1].atMs > ms) {
       const event = this.events[--end];
-      if (event.before) undo(past, copied, event);
+      if (event.topicId) undo(past, copied, event);
       if (event.kind in BROKER_AFTER) brokers.set(event.broker, BROKER_AFTER[event.kind][1]);
     }
     past.events = this.events.slice(0, end);
@@ -227,7 +231,12 @@ function undo(past, copied, event) {
     past.topics.set(known.id, topic);
     copied.add(known.id);
   }
-  topic.partitions.set(event.partition, new Partition(event.before));
+  if (event.before) topic.partitions.set(event.partition, new Partition(event.before));
+  for (const number of event.created ?? []) topic.partitions.delete(number);
+  if (event.created) {
+    topic.head = { ...topic.head, partitions: topic.partitions.size };
+    if (!topic.partitions.size) past.topics.delete(topic.id);
+  }
 }
 
 // One sentence: the worst first, with what it means for producers.

@@ -40,9 +40,11 @@ export class Stream {
       next.begin(part);
     });
     listen("part", (part) => next?.apply(part));
-    listen("end", ({ version: newest }) => {
+    listen("end", ({ version: newest, events }) => {
       next.version = newest;
+      next.addEvents(events);
       this.pool = next;
+      this.readEarlier(next);
       this.connected();
       this.on.pool(next);
     });
@@ -58,6 +60,26 @@ export class Stream {
     });
     source.onerror = () => this.lost(source, "The connection to the operator is lost.");
     this.heard();
+  }
+
+  // Events before those of the snapshot, for the time line. Without them it is only shorter.
+  async readEarlier(pool) {
+    const newest = pool.events[0]?.number ?? 1;
+    const earlier = [];
+    let after = 0;
+    try {
+      while (after < newest - 1 && this.pool === pool) {
+        const query = new URLSearchParams({ pool: this.name, after });
+        const { events } = await (await fetch(`/v1/isr/events?${query}`)).json();
+        if (!events?.length) break;
+        earlier.push(...events);
+        after = events.at(-1).number;
+      }
+    } catch {
+      return;
+    }
+    pool.addEarlier(earlier);
+    this.on.change(null, pool);
   }
 
   connected() {

@@ -5,7 +5,8 @@ import { duration } from "./model.js";
 
 const SPAN_MS = 3_600_000;
 const BINS = 60;
-const SHOWN = 200;
+const SHOWN = 400;
+const MANY = 6;
 
 export class Timeline {
   // on: {at(ms or null), topic(name)}
@@ -87,11 +88,43 @@ export class Timeline {
     const scroll = this.list.scrollTop;
     const newest = Number(this.drawn.split(" ")[0]) || Infinity;
     this.drawn = stamp;
-    const items = found.map((event) => this.item(event, event.number > newest));
+    const items = this.items(found, newest);
     if (rest) items.push(el("li", { class: "quiet" }, `${rest.toLocaleString("en")} earlier events: drag the time line back.`));
     if (!items.length) items.push(el("li", { class: "quiet" }, "No events yet."));
     this.list.replaceChildren(...items);
     this.list.scrollTop = scroll;
+  }
+
+  // A broker that fails changes many partitions at once: those of a moment are one item.
+  items(found, newest) {
+    const items = [];
+    for (let index = 0; index < found.length; ) {
+      let end = index;
+      while (end < found.length && found[end].partition >= 0 && found[index].atMs - found[end].atMs < 2000) end += 1;
+      if (end - index <= MANY) {
+        items.push(this.item(found[index], found[index].number > newest));
+        index += 1;
+      } else {
+        items.push(this.many(found.slice(index, end), found[index].number > newest));
+        index = end;
+      }
+    }
+    return items;
+  }
+
+  many(events, isNew) {
+    const kinds = new Map();
+    for (const { kind } of events) kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
+    const topics = [...new Set(events.map((event) => event.topic))];
+    const details = el("details", {},
+      el("summary", {}, `${topics.slice(0, 3).join(", ")}${topics.length > 3 ? ` and ${topics.length - 3} more topics` : ""}`));
+    details.addEventListener("toggle", () => {
+      if (details.open && !details.querySelector("ol")) details.append(el("ol", {}, ...events.map((event) => this.item(event, false))));
+    });
+    const { atMs } = events[0];
+    return el("li", { class: isNew ? "fresh" : "", "data-warning": String(events.some((event) => event.warning)) },
+      el("button", { type: "button", class: "when", title: "Show this moment", onclick: () => this.set(atMs) }, clock(atMs)),
+      el("strong", {}, [...kinds].map(([kind, number]) => `${kind} ×${number}`).join(", ")), details);
   }
 
   item(event, isNew) {
@@ -99,10 +132,10 @@ export class Timeline {
       ? el("button", { type: "button", class: "where", onclick: () => this.on.topic(event.topic) },
           nameOf(event.topic), event.partition >= 0 ? `-${event.partition}` : "")
       : null;
-    return el("li", { class: isNew ? "fresh" : "", "data-warning": event.warning },
+    return el("li", { class: isNew ? "fresh" : "", "data-warning": String(event.warning) },
       el("button", { type: "button", class: "when", title: "Show this moment", onclick: () => this.set(event.atMs) }, clock(event.atMs)),
       el("strong", {}, event.kind), where,
-      el("p", { dir: "auto" }, event.sentence));
+      el("p", { dir: "auto" }, sentenceOf(event)));
   }
 
   draw(now) {
@@ -122,4 +155,11 @@ export class Timeline {
     });
     this.picture.replaceChildren(...bars);
   }
+}
+
+// Without the partition's name, which stands beside it.
+function sentenceOf({ sentence, topic, partition }) {
+  const name = `${topic}-${partition}: `;
+  const rest = sentence.startsWith(name) ? sentence.slice(name.length) : sentence;
+  return rest[0].toUpperCase() + rest.slice(1) + ".";
 }

@@ -1,6 +1,7 @@
-// The page of one topic: conditions, manifest, and offsets and lag of its replicas as they are read.
+// The page of one topic: conditions, manifest, offsets and lag.
 
-import { el, nameOf, svg } from "./dom.js";
+import { el, nameOf } from "./dom.js";
+import { LiveOffsets } from "./live.js";
 import { count, manifestOf } from "./model.js";
 import { badge } from "./table.js";
 
@@ -9,15 +10,20 @@ export class TopicPage {
     this.root = root;
     this.on = on;
     this.stamp = "";
+    this.offsets = new LiveOffsets(el("div", { class: "live" }));
   }
 
   hide() {
     this.root.hidden = true;
     this.stamp = "";
+    this.offsets.stop();
   }
 
-  show(topic, name) {
+  // isNow: offsets are of now, so there are none of an earlier moment.
+  show(pool, topic, name, isNow) {
     this.root.hidden = false;
+    if (topic && isNow && !topic.head.retained) this.offsets.show(pool, topic);
+    else this.offsets.stop();
     const stamp = topic ? JSON.stringify([topic.head, topic.summarize().worst, topic.summarize().counts]) : `no ${name}`;
     if (stamp === this.stamp) return;
     this.stamp = stamp;
@@ -39,6 +45,7 @@ export class TopicPage {
       el("div", { class: "topichead" }, back, title, badge(topic.summarize().worst)),
       el("p", { class: "quiet" }, facts.join(" · ")),
       ...notices.map((notice) => el("p", { class: "condition", dir: "auto" }, notice)),
+      this.offsets.root,
       el("details", { class: "manifest" }, el("summary", {}, "Manifest"), el("pre", { tabindex: 0 }, manifestOf(topic))),
     );
   }
