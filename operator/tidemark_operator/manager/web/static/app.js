@@ -6,7 +6,7 @@ import { GroupsPage } from "./live.js";
 import { Stream } from "./stream.js";
 import { Table, replica } from "./table.js";
 import { Timeline } from "./timeline.js";
-import { TopicPage } from "./topic.js";
+import { Subject } from "./topic.js";
 
 const SIGNS = { good: "✓", warn: "!", bad: "✕", wait: "…" };
 const LINKS = { opening: "Connecting", live: "Live", lost: "Connection lost", past: "Paused in the past" };
@@ -35,7 +35,7 @@ const timeline = new Timeline(byId("scrub"), byId("events"), {
   topic: (topic) => go({ topic, page: "" }),
 });
 const groupsPage = new GroupsPage(byId("groupspage"));
-const topicPage = new TopicPage(byId("topicpage"), { close: () => go({ topic: "" }) });
+const subject = new Subject(byId("subject"), byId("topicmore"), { close: () => go({ topic: "", broker: NONE }) });
 
 // The URL holds what is shown.
 
@@ -157,12 +157,14 @@ function draw() {
   drawHealth(pool);
   drawBrokers(pool);
   const topic = view.topic ? pool.topicNamed(view.topic) : null;
-  if (view.topic) topicPage.show(pool, topic, view.topic, atMs === null);
-  else topicPage.hide();
+  if (view.topic) subject.showTopic(pool, view.topic, atMs === null);
+  else if (view.broker !== NONE) subject.showBroker(pool, view.broker);
+  else subject.hide();
   const isGroups = view.page === "groups";
   if (isGroups) groupsPage.show(pool);
   else groupsPage.hide();
   document.body.classList.toggle("onlygroups", isGroups);
+  document.body.classList.toggle("onlytopic", Boolean(view.topic));
   for (const tab of byId("tabs").children) {
     if ((tab.dataset.page ?? "") === view.page) tab.setAttribute("aria-current", "page");
     else tab.removeAttribute("aria-current");
@@ -193,10 +195,11 @@ function drawTable(pool, topic) {
   let lines = linesOf(of, choice);
   if (view.topic) lines = linesOf(of, { ...choice, open: new Map(topic ? [[topic.id, true]] : []) }).filter((line) => line.partition);
   const stamp = [...pool.brokers.values()].map((broker) => broker.state).join();
+  byId("table").style.setProperty("--lines", Math.min(lines.length, 8));
   table.show(lines, pool.brokers, stamp);
-  const partitions = lines.reduce((sum, line) => sum + (line.partition ? 1 : 0), 0);
-  const topics = lines.length - partitions;
-  setText(byId("shown"), view.topic ? count(partitions, "partition") : `${count(topics, "topic")}, ${count(partitions, "row")}`);
+  const heads = lines.filter((line) => !line.partition);
+  const partitions = heads.reduce((sum, line) => sum + line.shown, 0);
+  setText(byId("shown"), `${count(heads.length, "topic")}, ${count(partitions, "partition")}`);
   const empty = byId("empty");
   empty.hidden = lines.length > 0;
   const isAll = view.show === "all" && !view.q && view.broker === NONE;
@@ -237,7 +240,7 @@ function drawBrokers(pool) {
 
 function brokerCard(id) {
   return el("button", { type: "button", class: "broker", "data-id": id, title: `Show only partitions with a replica on broker ${id}`,
-    onclick: () => go({ broker: view.broker === id ? NONE : id }) },
+    onclick: () => go({ broker: view.broker === id ? NONE : id, topic: "", page: "" }) },
     el("i", { "aria-hidden": true }), el("b", {}, `Broker ${id}`), el("span", { class: "bstate" }),
     el("span", { class: "bfacts" }), el("span", { class: "quiet bheard" }));
 }

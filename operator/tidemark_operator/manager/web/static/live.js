@@ -73,7 +73,7 @@ export class LiveOffsets {
     const parts = [
       el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Offsets of the replicas" },
         el("table", { class: "offsets" },
-          el("thead", {}, el("tr", {}, ...["Partition", "Replica", "Log start", "Watermark", "Log end", "Lag", "Last 2 min: lag"].map((text) => el("th", { scope: "col" }, text)))),
+          el("thead", {}, el("tr", {}, ...head("Partition", "Replica", "Log start#", "Watermark#", "Log end#", "Rate#", "Lag#", "Last 2 min"))),
           el("tbody", {}, ...rows))),
     ];
     if (total > AT_ONCE) parts.push(this.pager(total));
@@ -100,7 +100,8 @@ export class LiveOffsets {
         index ? el("td", {}) : el("th", { scope: "row" }, `${partition}`),
         el("td", {}, `broker ${id}${id === state?.leader ? " (leader)" : ""}`),
         ...[found?.start, found?.watermark, found?.end].map((value) => el("td", { class: "number" }, whole(value))),
-        el("td", { class: "number" }, id === state?.leader ? rateText(past) : lagText(lag, past)),
+        el("td", { class: "number" }, rateText(past)),
+        el("td", { class: "number" }, id === state?.leader ? "" : lagText(lag, past)),
         el("td", {}, chart(past, now, id === state?.leader)));
     });
   }
@@ -126,6 +127,10 @@ export class LiveOffsets {
   }
 }
 
+// Column heads; a # ends those of numbers.
+const head = (...texts) =>
+  texts.map((text) => el("th", { scope: "col", class: text.endsWith("#") ? "number" : null }, text.replace("#", "")));
+
 // Records a second, over the last ten seconds.
 function rateOf(past, field) {
   const last = past.at(-1);
@@ -136,7 +141,7 @@ function rateOf(past, field) {
 
 function rateText(past) {
   const rate = rateOf(past, "end");
-  return rate ? `${Math.round(rate).toLocaleString("en")}/s` : "0";
+  return rate === null ? "–" : `${Math.round(rate).toLocaleString("en")}/s`;
 }
 
 function lagText(lag, past) {
@@ -174,7 +179,7 @@ export function groupTable(groups, title) {
   });
   return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title },
     el("table", { class: "offsets" }, el("caption", {}, title),
-      el("thead", {}, el("tr", {}, ...["Group", "State", "Members", "Lag", "Committed"].map((text) => el("th", { scope: "col" }, text)))),
+      el("thead", {}, el("tr", {}, ...head("Group", "State", "Members#", "Lag#", "Committed"))),
       el("tbody", {}, ...rows)));
 }
 

@@ -5,6 +5,7 @@ const [NUMBER, LEADER, LEADER_EPOCH, , MIN_ISR, REPLICAS, ISR, ELIGIBLE, ADDING,
 
 export const NONE = -1;
 const MAX_EVENTS = 10_000;
+const FEW = 200; // partitions: with more than that, topics that are well are closed
 
 // From well to not well; what is worse comes first in lists.
 export const CLASSES = {
@@ -290,7 +291,7 @@ export const FILTERS = {
 export function linesOf(pool, { search = "", filter = "all", broker = NONE, open = new Map() }) {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   const { has: wanted } = FILTERS[filter] ?? FILTERS.all;
-  const few = pool.counts().partitions <= 60;
+  const few = pool.counts().partitions <= FEW;
   const topics = [];
   for (const topic of pool.topics.values()) {
     const name = topic.name.toLowerCase();
@@ -313,13 +314,14 @@ export function linesOf(pool, { search = "", filter = "all", broker = NONE, open
   topics.sort(
     (a, b) =>
       CLASSES[b.worst].rank - CLASSES[a.worst].rank ||
+      isInternal(a.topic) - isInternal(b.topic) ||
       (a.topic.name < b.topic.name ? -1 : a.topic.name > b.topic.name ? 1 : 0),
   );
   const lines = [];
   for (const { topic, worst, shown, total, counts, isOne } of topics) {
     const isUnwell = CLASSES[worst].rank >= CLASSES.under.rank;
-    const isOpen = open.get(topic.id) ?? (few || isOne || filter !== "all" || isUnwell);
-    lines.push({ topic, worst, counts, total, isOpen });
+    const isOpen = open.get(topic.id) ?? ((few && !isInternal(topic)) || isOne || filter !== "all" || isUnwell);
+    lines.push({ topic, worst, counts, total, isOpen, shown: shown.length });
     if (!isOpen) continue;
     // A large topic that is not well shows what is not well, until somebody opens it.
     const isCut = isUnwell && !few && !open.get(topic.id) && filter === "all" && !isOne;
@@ -330,6 +332,8 @@ export function linesOf(pool, { search = "", filter = "all", broker = NONE, open
   }
   return lines;
 }
+
+const isInternal = (topic) => topic.name.startsWith("__");
 
 export function count(number, what) {
   return `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
