@@ -59,7 +59,7 @@ class LivePools:
         self._wall_clock_ms = wall_clock_ms
         self._max_pages = max_pages
         self._pools: dict[str, LivePool] = {}
-        self._opened = 0
+        self.opened = 0  # streams
         self._is_closed = False
 
     def on_change(self, change: StateChange) -> None:
@@ -74,19 +74,19 @@ class LivePools:
 
     async def open_page(self, pool: str) -> tuple["LivePool", PageStream]:
         """Open a stream. Raises TooManyPages, UnknownPool, NotController."""
-        if self._is_closed or self._opened >= self._max_pages:
+        if self._is_closed or self.opened >= self._max_pages:
             raise TooManyPages(
                 f"{self._max_pages} pages are open, no more are served: close one of them"
             )
-        self._opened += 1
+        self.opened += 1
         try:
             return await self._live(pool), PageStream()
         except BaseException:
-            self._opened -= 1
+            self.opened -= 1
             raise
 
     def close_page(self, live: "LivePool", page: PageStream) -> None:
-        self._opened -= 1
+        self.opened -= 1
         live.leave(page)
 
     async def close(self) -> None:

@@ -13,26 +13,26 @@ MAX_WAITING_BYTES = 8 * 1024 * 1024
 class PageStream:
     def __init__(self) -> None:
         self._waiting: deque[Message] = deque()
-        self._bytes = 0
-        self._is_ended = False
+        self.waiting_bytes = 0
+        self.is_ended = False
         self._news = asyncio.Event()
 
     def push(self, message: Message) -> None:
         """Queue a message; end the stream of a page that reads too slowly."""
-        if self._is_ended:
+        if self.is_ended:
             return
         self._waiting.append(message)
-        self._bytes += len(message.body)
-        if len(self._waiting) > MAX_WAITING or self._bytes > MAX_WAITING_BYTES:
+        self.waiting_bytes += len(message.body)
+        if len(self._waiting) > MAX_WAITING or self.waiting_bytes > MAX_WAITING_BYTES:
             self.end()
             return
         self._news.set()
 
     def end(self) -> None:
         """End it; the page connects again."""
-        self._is_ended = True
+        self.is_ended = True
         self._waiting.clear()
-        self._bytes = 0
+        self.waiting_bytes = 0
         self._news.set()
 
     async def messages(self) -> AsyncIterator[bytes]:
@@ -42,7 +42,7 @@ class PageStream:
             self._news.clear()
             while self._waiting:
                 message = self._waiting.popleft()
-                self._bytes -= len(message.body)
+                self.waiting_bytes -= len(message.body)
                 yield message.body
-            if self._is_ended:
+            if self.is_ended:
                 return

@@ -118,6 +118,7 @@ class PoolFeed:
                 del self._topics[topic_id]
                 self._forget_name(before.view.object_name, topic_id)
                 self.leaderless.discard(topic_id)
+                self._changed_topics = [d for d in self._changed_topics if d["id"] != topic_id]
                 self._deleted.append(topic_id)
             return
         if before is not None and before.view is view:
@@ -169,9 +170,9 @@ class PoolFeed:
         body = encode(
             {
                 "version": self.version,
+                "deleted": deleted,  # first: a topic may be back since then
                 "topics": topics,
                 "brokers": brokers,
-                "deleted": deleted,
                 "events": events,
             }
         )

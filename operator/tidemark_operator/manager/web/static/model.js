@@ -130,8 +130,8 @@ export class Pool {
   apply(change) {
     if (change.version) this.version = change.version;
     for (const broker of change.brokers ?? []) this.setBroker(broker);
-    for (const found of change.topics ?? []) this.setTopic(found);
     for (const id of change.deleted ?? []) this.topics.delete(id);
+    for (const found of change.topics ?? []) this.setTopic(found);
     this.addEvents(change.events ?? []);
     this.counted = null;
   }
