@@ -1,8 +1,8 @@
 """Keep the feeds of the pools that open pages show, and send each change to them.
 
 A pool that no page shows costs nothing: its feed is read when a page opens, and dropped a while
-after the last page has gone. Changes are sent at most ten times a second: those of a moment
-together.
+after the last page has gone. Changes of a moment are sent together, ten times a second in the long
+run; a few may follow each other at once, so that an election does not wait for what came before.
 """
 
 import asyncio
@@ -31,7 +31,8 @@ logger = logging.getLogger(__name__)
 
 MAX_PAGES = 64
 CHANGE_SECONDS = 0.1
-GATHER_SECONDS = 0.015  # a fence and the elections that follow it are mostly one change
+GATHER_SECONDS = 0.01  # a fence and the elections that follow it are mostly one change
+MAX_CREDIT = 4  # changes that may follow each other at once
 EVENTS_PER_CHANGE = 500
 LATEST_EVENTS = 200  # in a snapshot; the page asks for earlier ones
 BEAT_SECONDS = 1.0
@@ -229,6 +230,7 @@ class LivePool:
     async def _follow(self) -> None:
         loop = asyncio.get_running_loop()
         beat_s = loop.time()
+        pace = Pace(loop.time())
         while not self.is_over:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(beat_s):
@@ -240,15 +242,16 @@ class LivePool:
                 self._mark_what_time_changes()
                 self._beat()
             await asyncio.sleep(GATHER_SECONDS)
-            await self._send_changes()
-            await asyncio.sleep(CHANGE_SECONDS - GATHER_SECONDS)
+            if await self._send_changes():
+                await asyncio.sleep(pace.pause_after(loop.time()))
 
     def _mark_what_time_changes(self) -> None:
         """Mark what no event tells: skews of clocks, and why a partition still has no leader."""
         self._are_brokers_changed = True
         self._changed_topics.update(dict.fromkeys(self.feed.leaderless))
 
-    async def _send_changes(self) -> None:
+    async def _send_changes(self) -> bool:
+        """Send what changed; return whether anything did."""
         self._news.clear()
         names, self._changed_names = self._changed_names, {}
         topics, self._changed_topics = self._changed_topics, {}
@@ -267,6 +270,7 @@ class LivePool:
             self._news.set()
         if change is not None:
             self._send(change)
+        return change is not None
 
     async def _set_topics(self, topic_ids: Iterable[TopicId]) -> None:
         """Read these topics; let other tasks run in between."""
@@ -294,6 +298,21 @@ class LivePool:
     def _send(self, sent: Message) -> None:
         for page in tuple(self.pages):
             page.push(sent)
+
+
+class Pace:
+    """Bounds how often changes are sent, with a few that need not wait."""
+
+    def __init__(self, now_s: float) -> None:
+        self._credit = float(MAX_CREDIT)
+        self._at_s = now_s
+
+    def pause_after(self, now_s: float) -> float:
+        """Return how long to wait after a change that was sent now."""
+        earned = (now_s - self._at_s) / CHANGE_SECONDS
+        self._credit = min(MAX_CREDIT, self._credit + earned) - 1
+        self._at_s = now_s
+        return max(0.0, -self._credit * CHANGE_SECONDS)
 
 
 class Turn:

@@ -106,7 +106,7 @@ export class Table {
     );
     return el(
       "div",
-      { class: "row topic", role: "row", "aria-expanded": String(isOpen), "data-class": worst },
+      { class: "row topic", role: "row", "aria-level": 1, "aria-expanded": String(isOpen), "data-class": worst },
       el("span", { class: "cname", role: "gridcell" },
         el("span", { class: "twist", "aria-hidden": true }, isOpen ? "▾" : "▸"), nameOf(topic.name)),
       el("span", { class: "cstate", role: "gridcell" }, badge(worst, topic.head.retained ? null : undefined)),
@@ -118,7 +118,7 @@ export class Table {
   partitionRow({ topic, partition, klass }) {
     return el(
       "div",
-      { class: "row partition", role: "row", "data-class": klass },
+      { class: "row partition", role: "row", "aria-level": 2, "data-class": klass },
       el("span", { class: "cname", role: "gridcell" },
         nameOf(topic.name, "name quiet"), el("b", {}, `-${partition.number}`)),
       el("span", { class: "cstate", role: "gridcell" }, badge(klass)),
