@@ -106,13 +106,9 @@ def changed_partitions(
     before: Sequence[PartitionState], after: Sequence[PartitionState]
 ) -> tuple[list[PartitionState], list[int]]:
     """Return partitions that are new or another value, and numbers of those that left."""
-    if len(before) == len(after) and all(map(_has_same_number, before, after)):
+    if [state.partition for state in before] == [state.partition for state in after]:
         pairs = zip(before, after, strict=True)
         return [new for old, new in pairs if new is not old], []
     known = {state.partition: state for state in before}
     changed = [new for new in after if known.pop(new.partition, None) is not new]
     return changed, sorted(known)
-
-
-def _has_same_number(one: PartitionState, other: PartitionState) -> bool:
-    return one.partition == other.partition

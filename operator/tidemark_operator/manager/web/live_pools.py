@@ -8,7 +8,6 @@ run; a few may follow each other at once, so that an election does not wait for 
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
 from tidemark_protocol.controller_messages import encode
@@ -25,10 +24,17 @@ from tidemark_operator.controller.core.views import StateChange
 from tidemark_operator.controller.service import ControllerService, NotController
 from tidemark_operator.manager.web.documents import Document, event_document
 from tidemark_operator.manager.web.page_stream import PageStream
-from tidemark_operator.manager.web.pool_feed import Message, PoolFeed, message
+from tidemark_operator.manager.web.pool_feed import (
+    PARTITIONS_PER_PART,
+    TOPIC_COSTS,
+    Message,
+    PoolFeed,
+    message,
+)
 
 logger = logging.getLogger(__name__)
 
+NO_POOL = "no broker of any pool has registered yet"
 MAX_PAGES = 64
 CHANGE_SECONDS = 0.1
 GATHER_SECONDS = 0.01  # a fence and the elections that follow it are mostly one change
@@ -37,7 +43,7 @@ EVENTS_PER_CHANGE = 500
 LATEST_EVENTS = 200  # in a snapshot; the page asks for earlier ones
 BEAT_SECONDS = 1.0
 UNUSED_SECONDS = 30.0
-TURN_SECONDS = 0.002  # of work before other tasks have their turn
+EVENT_COSTS = 16  # as much as so many partitions
 
 
 class TooManyPages(Exception):
@@ -69,8 +75,13 @@ class LivePools:
         if live is not None:
             live.mark(change)
 
+    @property
+    def is_idle(self) -> bool:
+        """Return whether no pool is followed."""
+        return not self._pools
+
     async def open(self, pool: str) -> "LivePool":
-        """Return the pool, read. Raises UnknownPool, NotController."""
+        """Return the pool, read; "" is the first one. Raises UnknownPool, NotController."""
         return await self._live(pool)
 
     async def open_page(self, pool: str) -> tuple["LivePool", PageStream]:
@@ -98,10 +109,11 @@ class LivePools:
             await live.close()
 
     async def _live(self, pool: str) -> "LivePool":
+        pool = pool or next(iter(self._service.pools()), "")
         if pool not in self._service.pools():
             if not self._service.is_leading:
                 raise NotController("this controller is on standby: ask the leader")
-            raise UnknownPool(f"pool {pool}: no broker of it has registered")
+            raise UnknownPool(f"pool {pool}: no broker of it has registered" if pool else NO_POOL)
         while (live := self._pools.get(pool)) is not None and live.is_over:
             del self._pools[pool]
             await live.close()
@@ -278,15 +290,15 @@ class LivePool:
         for topic_id in topic_ids:
             view = self._service.topic(self.feed.pool, topic_id)
             for _ in self.feed.set_topic(topic_id, view):
-                await turn.yield_if_long()
-            await turn.yield_if_long()
+                await turn.spend(PARTITIONS_PER_PART)
+            await turn.spend(TOPIC_COSTS + (len(view.partitions) if view else 0))
 
     async def _documents(self, events: Sequence[Event]) -> list[Document]:
         turn = Turn()
         documents = []
         for event in events:
             documents.append(event_document(event))
-            await turn.yield_if_long()
+            await turn.spend(EVENT_COSTS)
         return documents
 
     def _beat(self) -> None:
@@ -316,15 +328,16 @@ class Pace:
 
 
 class Turn:
-    """Bounds how long a task holds the loop. Its clock is not the loop's, which stands still."""
+    """Bounds the work that a task does before others have their turn, counted in partitions."""
 
     def __init__(self) -> None:
-        self._until_s = time.perf_counter() + TURN_SECONDS
+        self._done = 0
 
-    async def yield_if_long(self) -> None:
-        if time.perf_counter() > self._until_s:
+    async def spend(self, partitions: int) -> None:
+        self._done += partitions
+        if self._done >= PARTITIONS_PER_PART:
+            self._done = 0
             await asyncio.sleep(0)
-            self._until_s = time.perf_counter() + TURN_SECONDS
 
 
 async def _each(*messages: Message) -> AsyncIterator[bytes]:

@@ -8,9 +8,10 @@ it missed.
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import is_
 
 from tidemark_protocol.controller_messages import encode
-from tidemark_protocol.ids import BrokerId, TopicId
+from tidemark_protocol.ids import NO_BROKER, BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_operator.controller.core.views import BrokerView, TopicView
@@ -24,6 +25,7 @@ from tidemark_operator.manager.web.documents import (
 )
 
 PARTITIONS_PER_PART = 250  # of a snapshot: about a millisecond
+TOPIC_COSTS = 8  # as much as so many partitions
 MAX_KEPT_CHANGES = 512
 MAX_KEPT_BYTES = 4 * 1024 * 1024
 
@@ -136,11 +138,11 @@ class PoolFeed:
         rows: list[Row] = []
         for first in range(0, len(changed), PARTITIONS_PER_PART):
             rows += map(partition_row, changed[first : first + PARTITIONS_PER_PART])
-            yield
+            if len(changed) > PARTITIONS_PER_PART:
+                yield
         self._topics[topic_id] = after
-        if all(state.has_leader for state in view.partitions) or view.is_retained:
-            self.leaderless.discard(topic_id)
-        else:
+        self.leaderless.discard(topic_id)
+        if not view.is_retained and NO_BROKER in [state.leader for state in view.partitions]:
             self.leaderless.add(topic_id)
         if rows or gone or is_head_new:
             document: Document = {"id": topic_id, "rows": rows}
@@ -238,7 +240,7 @@ def _parts(first: bytes, topics: tuple[tuple[TopicId, _Topic], ...]) -> Iterator
     for topic_id, topic in topics:
         for index in range(len(topic.parts)):
             some.append(topic.part(topic_id, index))
-            rows += min(PARTITIONS_PER_PART, len(topic.view.partitions)) + 3
+            rows += min(PARTITIONS_PER_PART, len(topic.view.partitions)) + TOPIC_COSTS
             if rows >= PARTITIONS_PER_PART:
                 yield b'{"topics":[%s]}' % b",".join(some)
                 some, rows = [], 0
@@ -247,4 +249,4 @@ def _parts(first: bytes, topics: tuple[tuple[TopicId, _Topic], ...]) -> Iterator
 
 
 def _are_the_same(some: Sequence[PartitionState], others: Sequence[PartitionState]) -> bool:
-    return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))
+    return len(some) == len(others) and all(map(is_, some, others))

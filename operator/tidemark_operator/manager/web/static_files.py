@@ -1,5 +1,6 @@
-"""Read the page's files once and serve them from memory."""
+"""Read the page's files once and serve them from memory, compressed where the browser can."""
 
+import gzip
 import hashlib
 from dataclasses import dataclass
 from importlib import resources
@@ -30,15 +31,25 @@ SAFE_HEADERS = {
 @dataclass(frozen=True, slots=True)
 class StaticFile:
     body: bytes
+    gzipped: bytes
     content_type: str
     tag: str  # an ETag: a new release has other files
 
     def response(self, request: web.Request) -> web.Response:
-        headers = {**SAFE_HEADERS, "Cache-Control": "no-cache", "ETag": self.tag}
+        headers = {
+            **SAFE_HEADERS,
+            "Cache-Control": "no-cache",
+            "ETag": self.tag,
+            "Vary": "Accept-Encoding",
+        }
         if request.headers.get("If-None-Match") == self.tag:
             return web.Response(status=304, headers=headers)
+        body = self.body
+        if "gzip" in request.headers.get("Accept-Encoding", ""):
+            headers["Content-Encoding"] = "gzip"
+            body = self.gzipped
         return web.Response(
-            body=self.body, content_type=self.content_type, charset="utf-8", headers=headers
+            body=body, content_type=self.content_type, charset="utf-8", headers=headers
         )
 
 
@@ -50,5 +61,5 @@ def read_static_files() -> dict[str, StaticFile]:
         if content_type is not None:
             body = entry.read_bytes()
             tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
-            found[entry.name] = StaticFile(body, content_type, tag)
+            found[entry.name] = StaticFile(body, gzip.compress(body, mtime=0), content_type, tag)
     return found

@@ -73,36 +73,29 @@ addEventListener("popstate", () => {
 // The stream.
 
 async function findPools() {
+  let pools = [];
   try {
-    const response = await fetch("/v1/pools");
-    const answer = await response.json();
-    if (answer.problem) throw new Error(answer.problem);
-    showPools(answer.pools);
-    if (answer.pools.length) return;
-    notice("No broker has registered yet. This page begins as soon as one has.");
-  } catch (error) {
-    setLink("lost", error instanceof TypeError ? "The operator does not answer." : `${error.message}.`);
+    pools = (await (await fetch("/v1/pools")).json()).pools ?? [];
+  } catch {
+    // The stream says that the operator does not answer.
   }
-  setTimeout(findPools, 1000);
-}
-
-function showPools(pools) {
   const select = byId("pools");
-  const names = view.pool && !pools.includes(view.pool) ? [view.pool, ...pools] : pools;
+  const names = pools.includes(view.pool) ? pools : [view.pool, ...pools];
   select.replaceChildren(...names.map((name) => el("option", { value: name }, name)));
-  if (!names.length) return;
-  notice("");
-  if (!view.pool) go({ pool: names[0] }, { replace: true });
   select.value = view.pool;
-  if (!stream) follow();
 }
 
 function follow() {
   stream?.close();
-  byId("pools").value = view.pool;
   setLink("opening", "");
   stream = new Stream(view.pool, {
-    pool: () => later(),
+    pool(pool) {
+      if (!view.pool) {
+        go({ pool: pool.name }, { replace: true });
+        findPools();
+      }
+      draw();
+    },
     change: () => later(),
     beat(beat) {
       timeline.skewMs = beat.nowMs - Date.now();
@@ -115,7 +108,7 @@ function follow() {
 
 function setLink(state, sentence) {
   link = state;
-  notice(state === "lost" ? `${sentence} Trying again; what is shown may be old.` : "");
+  notice(state === "lost" ? `${sentence} Trying again${stream?.pool ? "; what is shown may be old" : ""}.` : "");
   document.body.classList.toggle("stale", state === "lost");
   drawLink();
 }
@@ -362,7 +355,7 @@ byId("legend").append(
 
 readUrl();
 draw();
-if (view.pool) follow();
-findPools();
+follow(); // without a pool in the address, the operator chooses the first
+if (view.pool) findPools();
 
 export { CLASSES, stream, view };

@@ -240,41 +240,38 @@ function undo(past, copied, event) {
   }
 }
 
-// One sentence: the worst first, with what it means for producers.
+// One sentence or two: the worst first, with what it means for producers and which brokers are away.
 export function healthOf(pool) {
   const { classes, partitions, topics } = pool.counts();
   const brokers = [...pool.brokers.values()].filter((broker) => broker.state !== "Gone");
-  const active = brokers.filter((broker) => broker.state === "Active").length;
-  const up = `${active} of ${count(brokers.length, "broker")} active`;
+  const away = brokers.filter((broker) => broker.state !== "Active");
+  const up = away.length && away.length <= 3
+    ? away.map((broker) => `Broker ${broker.id} is ${broker.restarting ? "restarting" : broker.state.toLowerCase()}.`).join(" ")
+    : `${brokers.length - away.length} of ${count(brokers.length, "broker")} active.`;
   const of = `of ${count(partitions, "partition")}`;
-  const also = (text) => `${text} ${up}.`;
   if (classes.missing) {
-    return ["bad", also(`${count(classes.missing, "partition")} ${of} cannot be read from the store.`)];
+    return ["bad", `${classes.missing.toLocaleString("en")} ${of} cannot be read from the store. ${up}`];
   }
   if (classes.offline) {
-    const them = classes.offline === 1 ? "It takes" : "They take";
-    return [
-      "bad",
-      also(`${classes.offline} ${of} ${has(classes.offline)} no leader. ${them} no reads or writes.`),
-    ];
+    const { offline } = classes;
+    const meaning = offline === 1 ? "no leader: it takes no reads or writes" : "no leader: they take no reads or writes";
+    return ["bad", `${offline.toLocaleString("en")} ${of} ${offline === 1 ? "has" : "have"} ${meaning}. ${up}`];
   }
   if (classes.belowmin) {
-    return [
-      "bad",
-      also(`${classes.belowmin} ${of} ${is(classes.belowmin)} below min ISR: acks=all writes are rejected.`),
-    ];
+    const { belowmin } = classes;
+    return ["bad", `${belowmin.toLocaleString("en")} ${of} ${is(belowmin)} below min ISR: acks=all writes are rejected. ${up}`];
   }
-  const under = (classes.under ?? 0) + (classes.atmin ?? 0);
+  const atMin = classes.atmin ?? 0;
+  const under = (classes.under ?? 0) + atMin;
   if (under) {
-    const tight = classes.atmin
-      ? ` ${classes.atmin} at min ISR: one more loss stops acks=all writes.`
-      : " All accept writes.";
-    return ["warn", also(`${under} ${of} ${is(under)} under-replicated.${tight}`)];
+    const all = atMin === under ? `${is(under)} at min ISR` : `${is(under)} under-replicated, ${atMin.toLocaleString("en")} at min ISR`;
+    const meaning = atMin ? `${all}: one more loss stops acks=all writes.` : `${is(under)} under-replicated. All accept writes.`;
+    return ["warn", `${under.toLocaleString("en")} ${of} ${meaning} ${up}`];
   }
-  if (active < brokers.length) return ["warn", also(`All ${of.slice(3)} are in sync.`)];
-  if (!partitions) return ["good", also("No topics yet.")];
-  const moving = classes.moving ? ` ${classes.moving} moving.` : "";
-  return ["good", `All ${count(partitions, "partition")} of ${count(topics, "topic")} are in sync.${moving} ${up}.`];
+  if (!partitions) return [away.length ? "warn" : "good", `No topics yet. ${up}`];
+  const moving = classes.moving ? `, ${classes.moving.toLocaleString("en")} moving` : "";
+  const all = partitions === 1 ? "The only partition is in sync" : `All ${count(partitions, "partition")} of ${count(topics, "topic")} are in sync`;
+  return [away.length ? "warn" : "good", `${all}${moving}. ${up}`];
 }
 
 export const FILTERS = {
@@ -340,7 +337,6 @@ export function count(number, what) {
 }
 
 const is = (number) => (number === 1 ? "is" : "are");
-const has = (number) => (number === 1 ? "has" : "have");
 
 export function duration(ms) {
   if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;

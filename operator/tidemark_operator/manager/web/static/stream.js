@@ -36,6 +36,7 @@ export class Stream {
         act(JSON.parse(message.data));
       });
     listen("begin", (part) => {
+      this.name = part.pool;
       next = new Pool(this.name);
       next.begin(part);
     });
@@ -116,7 +117,8 @@ async function reasonOf(name) {
     const response = await fetch("/v1/pools", { signal: AbortSignal.timeout(2000) });
     const answer = await response.json();
     if (answer.problem) return sentence(answer.problem);
-    return answer.pools.includes(name) ? "" : `Pool ${name}: no broker of it has registered yet.`;
+    if (!answer.pools.length) return "No broker has registered yet.";
+    return !name || answer.pools.includes(name) ? "" : `Pool ${name}: no broker of it has registered.`;
   } catch {
     return "";
   }
