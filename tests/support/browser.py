@@ -87,7 +87,7 @@ def watched_page(browser: Browser, url: str, **options: Any) -> Iterator[Watched
         yield watched
         errors = watched.errors
         if watched.expects_lost_connection:
-            errors = [each for each in errors if "net::ERR_" not in each]
+            errors = [each for each in errors if "Failed to load resource" not in each]
         assert errors == []
         assert watched.outside == []
     finally:
