@@ -24,8 +24,8 @@ from tidemark_cli.moments import is_relative
 from tidemark_cli.output import Output
 
 COMMANDS = (
-    "dev", "apply", "topics", "groups", "status", "produce", "consume", "load", "verify", "demo",
-    "bench", "move", "drain", "elect", "audit", "completion",
+    "dev", "apply", "topics", "groups", "status", "isr", "ui", "why", "events", "produce",
+    "consume", "load", "verify", "demo", "bench", "move", "drain", "elect", "audit", "completion",
 )  # fmt: skip
 WITHOUT_TARGET = frozenset({"dev", "demo", "audit", "completion"})
 TARGET_OPTIONS = ("server", "context", "namespace", "pool")

@@ -32,6 +32,7 @@ from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.controller.http_api import serve
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import ControllerService, StateChange
+from tidemark_operator.manager.event_recorder import EventRecorder
 from tidemark_operator.manager.forbidden_namespaces import find_forbidden, wait_until_open
 from tidemark_operator.manager.garbage import check_retained_once
 from tidemark_operator.manager.health import create_health_app
@@ -151,6 +152,7 @@ class Operator:
             rack_of=NodeRacks(store),
         )
         self.live_pools = LivePools(self.controller, wall_clock_ms=wall_clock_ms)
+        self.events = EventRecorder(store, self.controller, now_ms=wall_clock_ms)
         self._queue = WorkQueue()
         self._reconciler = Reconciler(
             self.store,
@@ -281,10 +283,11 @@ async def _until_stopped(
         opened.add_done_callback(tell)
         lease = tasks.create_task(operator.lease.run(), name="lease")
         lag = tasks.create_task(operator.loop_lag.run(), name="loop lag")
+        events = tasks.create_task(operator.events.run(), name="Kubernetes Events")
         sweeps = tasks.create_task(operator.leading.sweep_forever(random.Random()), name="sweeps")
         stopping = tasks.create_task(stop.wait(), name="stop")
         await asyncio.wait((stopping, operator.ended), return_when=asyncio.FIRST_COMPLETED)
-        for task in (lease, lag, sweeps, stopping, opened):
+        for task in (lease, lag, sweeps, events, stopping, opened):
             task.cancel()
     if operator.ended.done() and not stop.is_set():
         raise OperatorEnded("the watch or the worker ended") from operator.ended.result()

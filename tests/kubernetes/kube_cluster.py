@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -93,6 +94,13 @@ class KubeCluster:
         )
         if ended.code != 0:
             raise CommandFailed(f"kubectl {shlex.join(arguments)}: {ended.err.strip()}")
+        return ended.out
+
+    def tidemark(self, *arguments: str) -> str:
+        """The command line with this kubeconfig and namespace, outside of the cluster."""
+        command = str(Path(sys.executable).parent / "tidemark")
+        ended = self.run(command, *arguments, "-n", self.namespace)
+        assert ended.code == 0, ended
         return ended.out
 
     def install_chart(self) -> None:

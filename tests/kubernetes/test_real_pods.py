@@ -184,6 +184,31 @@ def test_kill_9_of_a_leader_under_load_loses_nothing(cluster: KubeCluster, order
         load.clean_verdict()
 
 
+def test_a_kill_is_told_by_events_and_explained_by_why(cluster: KubeCluster, orders: float) -> None:
+    leader = cluster.leader_of("orders-0")
+    epoch = cluster.broker_epoch(leader)
+    cluster.kill_broker(leader)
+    cluster.until_back(leader, epoch, "orders")
+    why = json.loads(cluster.tidemark("why", "orders", "0", "-o", "json"))
+    sentences = [event["sentence"] for event in why["events"]]
+    assert any(f"broker {leader} passed over: fenced" in each for each in sentences), sentences
+    assert why["leader"] == cluster.leader_of("orders-0")
+    assert {each["kind"] for each in why["events"]} >= {"LeaderElected", "IsrExpanded"}
+
+    def are_stored() -> bool:
+        found = {
+            (event["involvedObject"]["kind"], event["involvedObject"]["name"], event["reason"])
+            for event in cluster.items("events")
+        }
+        wanted = {
+            ("Topic", "orders", "LeaderElected"),
+            ("Broker", f"default-{leader}", "BrokerFenced"),
+        }
+        return wanted <= found
+
+    cluster.until(are_stored, "the Events of topic and broker", timeout_s=10)
+
+
 def test_forced_deletion_of_a_leader_under_load_loses_nothing(
     cluster: KubeCluster, orders: float
 ) -> None:

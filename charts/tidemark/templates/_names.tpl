@@ -57,8 +57,8 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   verbs: [get, create, update, delete]
 {{- end }}
 - apiGroups: [""]
-  resources: [events]                   # one for each incident that an audit finds
-  verbs: [create]
+  resources: [events]                   # incidents of audits, and what the controller decides
+  verbs: [get, create, update]          # the same again raises an Event's count
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, create]

@@ -56,6 +56,7 @@ from tidemark_operator.controller.core.decision import (
 from tidemark_operator.controller.core.deleted_topics import Tombstone
 from tidemark_operator.controller.core.eligibility import BrokerEligibility
 from tidemark_operator.controller.core.metadata_image import MetadataImage
+from tidemark_operator.controller.core.observations import in_sync_changes
 from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_operator.controller.core.sessions import Sessions
 from tidemark_operator.controller.core.settings import ControllerSettings
@@ -451,6 +452,15 @@ class PoolLoop:
         previous = self.state.slices.get(value.name)
         elected = self.state.observations.record_slice(previous, value, self.state.brokers)
         self.state.timeline.record_slice(previous, value, elected)
+        if moved := in_sync_changes(previous, value):
+            logger.info(
+                "in-sync replicas changed",
+                extra={
+                    "pool": self.state.pool,
+                    "topic": value.topic.topic,
+                    "partitions": [asdict(change) for change in moved],
+                },
+            )
         if elected:
             # One line for a slice: after a kill thousands of partitions get another leader.
             logger.info(

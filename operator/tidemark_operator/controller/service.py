@@ -360,6 +360,11 @@ class ControllerService:
                         return explain(state, value.topic, each)
         return None
 
+    def topic_object(self, pool: str, topic_id: str) -> str:
+        """Return metadata.name of a known topic's object, or ""."""
+        slices = self._pools[pool].decisions.state.topic_slices(TopicId(topic_id))
+        return slices[-1].object_name if slices else ""
+
     def record_roll_step(self, pool: str, step: RollStep) -> None:
         """Record a step of a rolling restart in the pool's event log."""
         found = self._pools.get(pool)

@@ -69,6 +69,10 @@ class FakeController:
     store_failure: str = ""  # of each object that is to be made
     url: str = ""
     uptime_ms: int = 3_600_000
+    events: list[dict[str, Any]] = field(default_factory=list)
+    why: dict[str, Any] = field(default_factory=dict)
+    is_standby: bool = False
+    queries: list[dict[str, str]] = field(default_factory=list)  # of /v1/events and /v1/why
 
     def topic(self, name: str, *partitions: Any, pool: str = "default", **fields: Any) -> None:
         reported = {"topic": name, "objectName": name, "partitions": list(partitions)} | fields
@@ -137,6 +141,21 @@ class FakeController:
             return _json(200, copy.deepcopy(found))
 
         app.router.add_get("/v1/status", status)
+
+        async def events(request: web.Request) -> web.Response:
+            self.queries.append(dict(request.query))
+            after, limit = int(request.query["after"]), int(request.query["limit"])
+            found = [each for each in self.events if each["number"] > after][:limit]
+            return _json(200, {"term": 1, "newest": len(self.events), "events": found})
+
+        async def why(request: web.Request) -> web.Response:
+            self.queries.append(dict(request.query))
+            if self.is_standby:
+                return _json(503, {"problems": ["this operator is on standby: ask x:8070"]})
+            return _json(200, self.why)
+
+        app.router.add_get("/v1/events", events)
+        app.router.add_get("/v1/why", why)
         app.router.add_get("/v1/local", local)
         app.router.add_get("/{pool}/{broker}/brokers", brokers)
         app.router.add_get("/{pool}/{broker}/topics", topics_of_pool)

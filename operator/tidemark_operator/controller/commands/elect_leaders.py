@@ -49,7 +49,8 @@ def _restored(
 
     def restored(state: PartitionState) -> PartitionState:
         replica = (topic.topic_id, state.partition)
-        if state.partition not in partitions or not pool.may_grant(replica, state):
+        is_wanted = state.partition in partitions
+        if not is_wanted or not pool.may_grant(replica, state, eligibility):
             return state
         after = preferred_leader_restored(topic, state, eligibility, leader_counts=counts)
         pool.explain(topic, state, after, Cause.REQUEST, eligibility, counts)

@@ -95,7 +95,7 @@ def _reason_to_wait(pool: PoolState, topic_id: TopicId, state: PartitionState) -
     (S17), nor is a leader that was fenced while its successor could not be written (I12).
     """
     replica = (topic_id, state.partition)
-    if not pool.may_grant(replica, state):
+    if not pool.may_grant(replica, state, pool.eligibility()):
         return "not all of its brokers have reported their logs: the move waits for the reports"
     if state.has_leader and not _leads_on(pool, state):
         return f"its leader {state.leader} is stopping: the move waits for another leader"

@@ -77,6 +77,10 @@ def register(
     )
 
 
+def _start_text(outcome: Accepted) -> str:
+    return "its logs are complete" if outcome.is_clean else "it had not stopped in order"
+
+
 def _lost_round(pool: PoolState, request: RegisterRequest, wall_clock_ms: int) -> int:
     """Return a round that is not below any that a lost Broker object may have recorded.
 
@@ -131,7 +135,7 @@ def _admit(
             pool.record_replaced(stored)
         pool.notes[broker_id] = notes
         pool.sessions.end(broker_id)
-        reason = "its logs are complete" if outcome.is_clean else "it did not stop in order before"
+        reason = "its first start" if stored is None else _start_text(outcome)
         pool.timeline.record(
             BrokerChanged(BrokerTurn.REGISTERED, broker_id, record.broker_epoch, reason)
         )

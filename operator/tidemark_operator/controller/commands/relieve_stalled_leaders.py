@@ -131,7 +131,7 @@ class StalledLeaders:
         replica = (topic.topic_id, state.partition)
         if not state.has_leader or eligibility.can_write(state.leader):
             return state
-        may_grant = self._pool.may_grant(replica, state)
+        may_grant = self._pool.may_grant(replica, state, eligibility)
         self._record_outcome(replica, state)
         if self._has_moved_lately(topic, replica) or not may_grant:
             return state

@@ -7,7 +7,7 @@ so only a complete log keeps the entry valid. With Always it was on the disk of 
 so the disk does, whatever else the log lost with its kernel (S14).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, TopicId
@@ -88,6 +88,16 @@ class Eligibility:
             and not broker_eligibility.is_stopping
             and broker_eligibility.broker_epoch == broker_epoch
         )
+
+    # guard: elected-as-seen (I12)
+    def have_spoken(self, broker_ids: Iterable[BrokerId], replica: Replica) -> bool:
+        """Return whether the live ones of these brokers had reported when this was read (S17).
+
+        Others may report while slices are written. A leader is elected by what was read, so their
+        entries could not be renewed, and the leader would be one of an earlier broker epoch.
+        """
+        known = (self._eligibility.get(broker_id) for broker_id in broker_ids)
+        return all(each is None or not each.is_live or may_renew(each, replica) for each in known)
 
     def can_write(self, broker_id: BrokerId) -> bool:
         """Return whether the broker can write, by its own report (S20)."""

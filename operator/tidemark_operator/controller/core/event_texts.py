@@ -89,7 +89,7 @@ def sentence_of(event: Event) -> str:
             return _broker_sentence(event.fact)
         case ControllerTookOver(epoch, brokers, partitions, is_second_opinion):
             why = (
-                ": the controller before heard too few brokers and stepped down"
+                ": the previous controller received heartbeats of too few brokers and stepped down"
                 if is_second_opinion
                 else ""
             )
@@ -170,7 +170,9 @@ def _choice(change: PartitionChanged) -> str:
     others = [counts.get(b, 0) for b in candidates if b != after.leader]
     if led < min(others, default=led):
         return f"{source}, fewest leaderships ({led})"
-    return f"{source}, first in the order of assignment among equals ({led} leaderships)"
+    return (
+        f"{source}, first in the order of assignment among those with {_counted(led, 'leadership')}"
+    )
 
 
 def _may_lead(change: PartitionChanged, broker_id: BrokerId) -> bool:
@@ -246,6 +248,8 @@ def _isr_texts(at_ms: int, change: PartitionChanged) -> list[str]:
     if not lost and not won:
         return []
     texts = [f"ISR is {_names(change.after)}"]
+    if change.grounds is not None and change.after.leader_epoch > change.before.leader_epoch:
+        return texts  # why each broker left is said where it was passed over
     texts += [f"broker {b} removed: {_removal(at_ms, change, b)}" for b in lost]
     if won:
         names = ", ".join(map(str, won))

@@ -23,7 +23,12 @@ from tidemark_operator.controller.core.event_texts import (
 from tidemark_operator.controller.core.leaderless_reasons import leaderless_sentence
 from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_operator.controller.core.reassignment import is_moving, target_of
-from tidemark_operator.controller.core.timeline import BrokerChanged, Event, PartitionChanged
+from tidemark_operator.controller.core.timeline import (
+    BrokerChanged,
+    Event,
+    PartitionChanged,
+    PartitionsCreated,
+)
 
 LEADER_KINDS = frozenset({"LeaderElected", "LeaderLost", "UncleanElection"})
 MAX_EVENTS = 10
@@ -69,11 +74,18 @@ def _leader(
     latest = next((event for event in events if kind_of(event) in LEADER_KINDS), None)
     if not partition.has_leader:
         replica = (topic.topic_id, partition.partition)
-        sentence = leaderless_sentence(
-            topic, partition, pool.eligibility(), pool.evidence(replica, partition)
-        )
+        eligibility = pool.eligibility()
+        evidence = pool.evidence(replica, partition, eligibility)
+        sentence = leaderless_sentence(topic, partition, eligibility, evidence)
         return Answer("Why is there no leader?", sentence, None if latest is None else latest.at_ms)
     question = f"Why is broker {partition.leader} the leader?"
+    if latest is None and (created := _created(pool, topic, partition)) is not None:
+        return Answer(
+            question,
+            f"it leads since the partition was created: {sentence_of(created)}, and the first"
+            " active replica leads",
+            created.at_ms,
+        )
     if latest is None:
         return Answer(
             question,
@@ -81,6 +93,23 @@ def _leader(
             " this controller keeps; it is active and in sync, so it stays leader",
         )
     return Answer(question, sentence_of(latest), latest.at_ms)
+
+
+def _created(pool: PoolState, topic: TopicState, partition: PartitionState) -> Event | None:
+    """Return the event of its creation, if its leader is the first one still."""
+
+    def creates(event: Event) -> bool:
+        return (
+            isinstance(event.fact, PartitionsCreated)
+            and event.fact.topic.topic_id == topic.topic_id
+            and any(
+                each.partition == partition.partition
+                and each.leader_epoch == partition.leader_epoch
+                for each in event.fact.partitions
+            )
+        )
+
+    return next(iter(pool.timeline.latest(creates, 1)), None)
 
 
 def _absent(
@@ -149,7 +178,11 @@ def _acks_all(partition: PartitionState) -> Answer:
         return Answer("Is acks=all accepted?", f"no, nothing is: there is no leader ({state})")
     if in_sync >= least:
         more = in_sync - least
-        rest = "one more failure stops it" if more == 0 else f"also after {more} more failures"
+        rest = (
+            "one more failure ends that"
+            if more == 0
+            else f"still so after {more} failure{'' if more == 1 else 's'}"
+        )
         return Answer("Is acks=all accepted?", f"yes: {state}; {rest}")
     missing = ", ".join(
         str(each) for each in partition.replicas if each not in partition.in_sync_ids
@@ -208,7 +241,7 @@ def _next_leader(
         partition,
         failed,
         leader_counts=pool.leader_counts(),
-        evidence=pool.evidence((topic.topic_id, partition.partition), partition),
+        evidence=pool.evidence((topic.topic_id, partition.partition), partition, failed),
     ).partition
     text = (
         f"broker {after.leader} is elected within a second"

@@ -106,6 +106,32 @@ class LeaderChange:
     kind: str
 
 
+@dataclass(frozen=True, slots=True)
+class InSyncChange:
+    """A partition's new ISR, and which brokers left and joined it."""
+
+    partition: int
+    isr: tuple[BrokerId, ...]
+    left: tuple[BrokerId, ...]
+    joined: tuple[BrokerId, ...]
+
+
+def in_sync_changes(previous: PartitionSlice | None, durable: PartitionSlice) -> list[InSyncChange]:
+    """Return the changes of ISRs between two durable states of a slice."""
+    before = {} if previous is None else {state.partition: state for state in previous.partitions}
+    changes = []
+    for after in durable.partitions:
+        known = before.get(after.partition)
+        if known is None or known.in_sync_replicas == after.in_sync_replicas:
+            continue
+        old, new = known.in_sync_ids, after.in_sync_ids
+        if old != new:
+            isr = tuple(member.broker_id for member in after.in_sync_replicas)
+            left, joined = tuple(sorted(old - new)), tuple(sorted(new - old))
+            changes.append(InSyncChange(after.partition, isr, left, joined))
+    return changes
+
+
 @dataclass(slots=True)
 class Observations:
     planned_restarts: PlannedRestarts = field(default_factory=PlannedRestarts)

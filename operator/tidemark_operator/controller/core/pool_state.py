@@ -112,11 +112,14 @@ class PoolState:
     def leader_counts(self) -> LeaderCounts:
         return LeaderCounts(counts=self.slices.leaders())
 
-    def evidence(self, replica: Replica, state: PartitionState) -> ElectionEvidence:
+    def evidence(
+        self, replica: Replica, state: PartitionState, eligibility: Eligibility
+    ) -> ElectionEvidence:
+        """Return the evidence for an election among brokers as they were seen in `eligibility`."""
         return ElectionEvidence(
             self._reports_for(replica),
             self.choices.get(replica),
-            self._is_confirmed(replica, state),
+            self._is_confirmed(replica, state, eligibility),
         )
 
     def _reports_for(self, replica: Replica) -> Reports:
@@ -134,11 +137,16 @@ class PoolState:
             if notes.report is not None and notes.report_version >= version
         }
 
-    def _is_confirmed(self, replica: Replica, state: PartitionState) -> bool:
+    def _is_confirmed(
+        self, replica: Replica, state: PartitionState, eligibility: Eligibility
+    ) -> bool:
         """Return whether all live replicas have reported what they hold above the slice (S17).
 
-        Each applied a push of ours, or registered with us, since the takeover.
+        Each applied a push of ours, or registered with us, since the takeover, and had done so when
+        `eligibility` was read.
         """
+        if not eligibility.have_spoken(state.replicas, replica):
+            return False
         return all(
             record is None
             or not record.is_live
@@ -203,7 +211,7 @@ class PoolState:
                 state,
                 eligibility,
                 leader_counts=leader_counts,
-                is_confirmed=self._is_confirmed(replica, state),
+                is_confirmed=self._is_confirmed(replica, state, eligibility),
             )
             return kept, None
         election = partition_after_election(
@@ -211,7 +219,7 @@ class PoolState:
             state,
             eligibility,
             leader_counts=leader_counts,
-            evidence=self.evidence(replica, state),
+            evidence=self.evidence(replica, state, eligibility),
         )
         unclean_election, previous = (
             election.unclean_election,
@@ -230,12 +238,13 @@ class PoolState:
         return replica in self.behind and self.held.minimum_epochs_above(replica, state) is not None
 
     # guard: slice-is-not-behind (S17)
-    def may_grant(self, replica: Replica, state: PartitionState) -> bool:
+    def may_grant(self, replica: Replica, state: PartitionState, eligibility: Eligibility) -> bool:
         """Return whether a leader may be assigned (S17).
 
         Not by a slice that is an old backup, or may be one.
         """
-        return may_grant(self.evidence(replica, state)) and not self.is_stale_slice(replica, state)
+        evidence = self.evidence(replica, state, eligibility)
+        return may_grant(evidence) and not self.is_stale_slice(replica, state)
 
     def _rebuilt_when_all_said(
         self, replica: Replica, state: PartitionState
@@ -259,7 +268,8 @@ class PoolState:
             return value
 
         def balanced(state: PartitionState) -> PartitionState:
-            if not self.may_grant((value.topic.topic_id, state.partition), state):
+            replica = (value.topic.topic_id, state.partition)
+            if not self.may_grant(replica, state, eligibility):
                 return state
             after = preferred_leader_restored(
                 value.topic, state, eligibility, leader_counts=leader_counts

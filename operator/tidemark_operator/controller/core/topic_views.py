@@ -93,7 +93,8 @@ class TopicViews:
         ]
         eligibility = self._state.eligibility() if leaderless else Eligibility({})
         for value, state in leaderless[:MAX_LEADERLESS_SENTENCES]:
-            evidence = self._state.evidence((value.topic.topic_id, state.partition), state)
+            replica = (value.topic.topic_id, state.partition)
+            evidence = self._state.evidence(replica, state, eligibility)
             lasts = self._state.observations.leaderless.is_lasting(value.topic.topic_id, state)
             notices.append(
                 leaderless_sentence(value.topic, state, eligibility, evidence, is_lasting=lasts)

@@ -31,7 +31,7 @@ def test_a_well_partition_says_who_leads_and_who_would_follow() -> None:
     _, found = of(LED)
     assert found["Why is broker 0 the leader?"].startswith("it leads under leader epoch 5 since")
     assert found["Is acks=all accepted?"] == (
-        "yes: 3 of 3 replicas in sync, min.insync.replicas 2; also after 1 more failures"
+        "yes: 3 of 3 replicas in sync, min.insync.replicas 2; still so after 1 failure"
     )
     assert found["What if broker 0 fails now?"] == "broker 1 is elected within a second"
     assert len(found) == 3
@@ -43,7 +43,7 @@ def test_a_fenced_replica_is_explained_by_its_fence() -> None:
     assert found["Why is broker 2 not in sync?"] == (
         "broker 2 is fenced since before the events that this controller keeps"
     )
-    assert "one more failure stops it" in found["Is acks=all accepted?"]
+    assert "one more failure ends that" in found["Is acks=all accepted?"]
     pool.timeline.record(
         BrokerChanged(BrokerTurn.FENCED, BrokerId(2), BrokerEpoch(7), "session timeout", 1500)
     )

@@ -5,7 +5,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tidemark_operator.controller.core.observations import PLANNED_RESTART_LIMIT_MS, ClockSkews
+from tidemark_operator.controller.core.observations import (
+    PLANNED_RESTART_LIMIT_MS,
+    ClockSkews,
+    in_sync_changes,
+)
 from tidemark_operator.controller.metrics import exposition
 from tidemark_operator.manager.loop_lag import LoopLagCollector
 from tidemark_protocol.controller_messages import IsrProposal
@@ -13,6 +17,7 @@ from tidemark_protocol.ids import BrokerId, ControllerEpoch
 from tidemark_protocol.loop_lag import LoopLag
 from tidemark_protocol.partition_state import Member
 
+from tests.support.command_player import slice_of
 from tests.support.controller_harness import (
     ORDERS,
     POOL,
@@ -21,6 +26,7 @@ from tests.support.controller_harness import (
     Harness,
     evaluate,
 )
+from tests.support.controller_values import partition
 from tests.support.metric_docs import documented_families
 from tests.support.promtool import faults_of_metrics
 from tests.support.waiting import HANG_SECONDS
@@ -309,3 +315,12 @@ def test_a_standby_tells_that_it_stands_by_and_nothing_else() -> None:
         assert series == {f'{name}{{installation="local"}}' for name in families}
 
     run(scenario)
+
+
+def test_changes_of_an_isr_name_who_left_and_who_joined() -> None:
+    before = slice_of(partition("0@7 1@7", leader="0@7"))
+    after = slice_of(partition("0@8 2@7", leader="0@7"))
+    (change,) = in_sync_changes(before, after)
+    assert (change.partition, change.isr, change.left, change.joined) == (0, (0, 2), (1,), (2,))
+    renewed = slice_of(partition("0@8 1@8", leader="0@7"))
+    assert in_sync_changes(before, renewed) == in_sync_changes(None, after) == []

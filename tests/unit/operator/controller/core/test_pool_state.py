@@ -45,7 +45,7 @@ def test_a_slice_that_is_older_than_the_durable_one_is_stale_until_it_is_as_new(
     restored = slice_of(partition("0@7 1@7", leader="0@7", partition_epoch=8))
     pool.record_durable(restored, version=4)
     assert pool.is_stale_slice(REPLICA, restored.partitions[0])
-    assert not pool.may_grant(REPLICA, restored.partitions[0])
+    assert not pool.may_grant(REPLICA, restored.partitions[0], pool.eligibility())
     pool.record_durable(LED, version=5)
     assert not pool.is_stale_slice(REPLICA, LED.partitions[0])
 
@@ -106,3 +106,17 @@ def test_nothing_is_kept_of_a_forgotten_topic() -> None:
     pool.forget_topic(TOPIC_ID)
     assert (pool.leaderless_since, pool.behind) == ({}, {})
     assert pool.held.minimum_epochs_of(REPLICA) is None
+
+
+def test_a_broker_that_speaks_during_an_evaluation_is_elected_by_the_next_one() -> None:
+    """Its entry is of an earlier broker epoch, and may be renewed only as of when it was heard."""
+    leaderless = slice_of(partition("", eligible="1@5", leader_epoch=6))
+    pool = pool_state(leaderless, live=(0, 1, 2))
+    for broker_id in pool.brokers:
+        pool.soft_state_of(broker_id).report_version = -1  # a take-over: nobody is heard yet
+    seen = pool.eligibility()
+    hear_all(pool)  # while the first write meets a conflict
+    after = pool.slice_after_elections(leaderless, seen, pool.leader_counts())
+    assert not after.partitions[0].has_leader
+    again = pool.slice_after_elections(leaderless, pool.eligibility(), pool.leader_counts())
+    assert (again.partitions[0].leader, again.partitions[0].leader_broker_epoch) == (1, 7)
