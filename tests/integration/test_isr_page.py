@@ -185,6 +185,8 @@ def test_keyboard_reaches_everything(cluster: LocalCluster, browser: Browser) ->
         assert "topic=orders" in page.url
         expect(page.locator("#subject h2")).to_have_text("orders")
         expect(page.locator(".offsets tbody tr")).to_have_count(18, timeout=WAIT_MS)
+        assert "partition=0" in page.url
+        expect(page.locator(".why")).to_contain_text("Is acks=all accepted?", timeout=WAIT_MS)
         page.keyboard.press("Escape")
         assert "topic=" not in page.url
         page.keyboard.press("u")
@@ -244,7 +246,8 @@ def test_no_violation_and_no_overflow(
             assert page.evaluate("() => document.documentElement.scrollWidth") <= width
 
         check("pool")
-        page.goto(f"{url}?topic=orders")
+        page.goto(f"{url}?topic=orders&partition=1")
+        expect(page.locator(".why")).to_contain_text("Is acks=all accepted?", timeout=WAIT_MS)
         expect(page.locator(".offsets tbody tr")).to_have_count(18, timeout=WAIT_MS)
         check("topic")
         page.goto(f"{url}?page=groups")

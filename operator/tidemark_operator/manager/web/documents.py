@@ -9,6 +9,7 @@ from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_operator.controller.core.event_texts import is_warning, kind_of, sentence_of
+from tidemark_operator.controller.core.explanations import Answer
 from tidemark_operator.controller.core.timeline import Event, PartitionChanged, PartitionsCreated
 from tidemark_operator.controller.core.views import BrokerView, TopicView
 
@@ -100,6 +101,10 @@ def event_document(event: Event) -> Document:
             numbers = [state.partition for state in partitions]
             document |= {"topicId": topic.topic_id, "created": numbers}
     return document
+
+
+def why_document(answer: Answer) -> Document:
+    return {"question": answer.question, "answer": answer.answer, "atMs": answer.at_ms}
 
 
 def changed_partitions(

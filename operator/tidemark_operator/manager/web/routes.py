@@ -6,7 +6,7 @@
 - `/v1/isr/stream?pool=&version=`: server-sent events. `begin`, `part`s and `end` make a snapshot,
   then each `change` has a version. A page that comes back with a version (or Last-Event-ID) gets
   `resumed` and the changes after it, or a new snapshot. `beat` comes each second
-- `/v1/isr/events?pool=&after=`: earlier events
+- `/v1/isr/events?pool=&after=`: earlier events; `/v1/isr/why?pool=&topic=&partition=`: answers
 - `/v1/isr/topic?pool=&topic=&first=`, `/v1/isr/groups?pool=&topic=`: offsets of replicas, and
   consumer groups, both read from brokers
 
@@ -21,6 +21,7 @@ from tidemark_protocol.controller_messages import encode
 
 from tidemark_operator.controller.service import ControllerService, NotController
 from tidemark_operator.manager.web.broker_reads import BrokerReads, TooManyReads
+from tidemark_operator.manager.web.documents import why_document
 from tidemark_operator.manager.web.live_pools import LivePool, LivePools, TooManyPages, UnknownPool
 from tidemark_operator.manager.web.page_stream import PageStream
 from tidemark_operator.manager.web.static_files import SAFE_HEADERS, read_static_files
@@ -51,6 +52,7 @@ def add_web_routes(
     app.router.add_get("/v1/isr", routes.answer(routes.snapshot))
     app.router.add_get("/v1/isr/events", routes.answer(routes.events))
     app.router.add_get("/v1/isr/topic", routes.answer(routes.topic))
+    app.router.add_get("/v1/isr/why", routes.answer(routes.why))
     app.router.add_get("/v1/isr/groups", routes.answer(routes.groups))
     app.on_cleanup.append(routes.close)
     app.router.add_get("/v1/isr/stream", routes.answer(routes.stream))
@@ -136,6 +138,18 @@ class WebRoutes:
         brokers = live.feed.broker_views()
         found = await self._reads.replicas(pool, view, brokers, int(first))
         return _json({"partitions": found})
+
+    async def why(self, request: web.Request) -> web.StreamResponse:
+        """Answer why a partition is as it is now."""
+        pool, topic = _pool(request), request.query.get("topic", "")
+        number = request.query.get("partition", "0")
+        await self._live_pools.open(pool)
+        found = None
+        if number.isdecimal() and len(number) <= MAX_DIGITS:
+            found = self._service.explanation(pool, topic, int(number))
+        if found is None:
+            return problem(404, f"partition {topic[:249]}-{number[:80]}: not found in pool {pool}")
+        return _json({"answers": [why_document(answer) for answer in found.answers]})
 
     async def groups(self, request: web.Request) -> web.StreamResponse:
         """Answer the pool's consumer groups, with what they committed of one topic or of all."""

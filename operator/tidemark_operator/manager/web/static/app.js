@@ -12,7 +12,7 @@ const SIGNS = { good: "✓", warn: "!", bad: "✕", wait: "…" };
 const LINKS = { opening: "Connecting", live: "Live", lost: "Connection lost", past: "Paused in the past" };
 const BROKER_MARKS = { Active: "●", Starting: "◌", Draining: "◐", Fenced: "▨", Gone: "✕" };
 
-const view = { pool: "", q: "", show: "all", broker: NONE, topic: "", page: "" };
+const view = { pool: "", q: "", show: "all", broker: NONE, topic: "", partition: NONE, page: "" };
 const open = new Map(); // by topic id, as somebody chose
 let stream = null;
 let atMs = null; // null: live
@@ -25,14 +25,14 @@ const table = new Table(byId("table"), {
     draw();
     table.focus();
   },
-  topic: (topic) => go({ topic: topic.name, page: "" }),
+  topic: (topic, partition) => go({ topic: topic.name, partition: partition?.number ?? NONE, page: "" }),
 });
 const timeline = new Timeline(byId("scrub"), byId("events"), {
   at(ms) {
     atMs = ms;
     later();
   },
-  topic: (topic) => go({ topic, page: "" }),
+  topic: (topic, partition) => go({ topic, partition, page: "" }),
 });
 const groupsPage = new GroupsPage(byId("groupspage"));
 const subject = new Subject(byId("subject"), byId("topicmore"), { close: () => go({ topic: "", broker: NONE }) });
@@ -46,10 +46,12 @@ function readUrl() {
   view.show = query.get("show") in FILTERS ? query.get("show") : "all";
   view.broker = query.has("broker") ? Number(query.get("broker")) : NONE;
   view.topic = query.get("topic") ?? "";
+  view.partition = query.has("partition") ? Number(query.get("partition")) : NONE;
   view.page = query.get("page") === "groups" ? "groups" : "";
 }
 
 function go(change, { replace = false } = {}) {
+  const before = { ...view };
   Object.assign(view, change);
   const query = new URLSearchParams();
   if (view.pool) query.set("pool", view.pool);
@@ -57,9 +59,11 @@ function go(change, { replace = false } = {}) {
   if (view.show !== "all") query.set("show", view.show);
   if (view.broker !== NONE) query.set("broker", view.broker);
   if (view.topic) query.set("topic", view.topic);
+  else view.partition = NONE;
+  if (view.partition !== NONE) query.set("partition", view.partition);
   if (view.page) query.set("page", view.page);
   history[replace ? "replaceState" : "pushState"](null, "", `?${query}`);
-  byId("table").scrollTop = 0;
+  if (!("partition" in change) || change.topic !== before.topic) byId("table").scrollTop = 0;
   draw();
 }
 
@@ -150,7 +154,7 @@ function draw() {
   drawHealth(pool);
   drawBrokers(pool);
   const topic = view.topic ? pool.topicNamed(view.topic) : null;
-  if (view.topic) subject.showTopic(pool, view.topic, atMs === null);
+  if (view.topic) subject.showTopic(pool, view.topic, view.partition, atMs === null);
   else if (view.broker !== NONE) subject.showBroker(pool, view.broker);
   else subject.hide();
   const isGroups = view.page === "groups";
@@ -189,6 +193,7 @@ function drawTable(pool, topic) {
   if (view.topic) lines = linesOf(of, { ...choice, open: new Map(topic ? [[topic.id, true]] : []) }).filter((line) => line.partition);
   const stamp = [...pool.brokers.values()].map((broker) => broker.state).join();
   byId("table").style.setProperty("--lines", Math.min(lines.length, 8));
+  table.chosen = view.partition;
   table.show(lines, pool.brokers, stamp);
   const heads = lines.filter((line) => !line.partition);
   const partitions = heads.reduce((sum, line) => sum + line.shown, 0);
@@ -241,7 +246,7 @@ function brokerCard(id) {
 function heardText(broker, silenceMs) {
   const rack = broker.rack ? `${broker.rack} · ` : "";
   if (silenceMs === undefined) return rack + broker.address;
-  return rack + (silenceMs === null ? "no session" : `session: heard ${duration(silenceMs)} ago`);
+  return rack + (silenceMs === null ? "no session" : `heard ${duration(silenceMs)} ago`);
 }
 
 function drawChips(pool) {
@@ -305,7 +310,7 @@ const KEYS = [
   ["/", "search"],
   ["j k, arrows, Page, Home, End", "move in the table"],
   ["→ ←, Space", "show or hide a topic's partitions"],
-  ["Enter", "open the topic"],
+  ["Enter", "open the topic, and why a partition is as it is"],
   ["u", "show what is not well"],
   ["g", "consumer groups"],
   ["[ ]", "event before, event after"],

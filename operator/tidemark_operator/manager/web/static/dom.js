@@ -30,6 +30,11 @@ export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+// The operator's texts begin in lower case and end without a full stop.
+export function asSentence(text) {
+  return text && text[0].toUpperCase() + text.slice(1) + (text.endsWith(".") ? "" : ".");
+}
+
 export function clock(ms) {
   return new Date(ms).toLocaleTimeString("en-GB");
 }

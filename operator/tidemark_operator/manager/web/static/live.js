@@ -1,7 +1,7 @@
 // Offsets and lag of a topic's replicas, and consumer groups: read while they are open, each second
 // or slower, with small charts of the last two minutes.
 
-import { el, nameOf, svg } from "./dom.js";
+import { asSentence, clock, el, nameOf, svg } from "./dom.js";
 import { count, duration } from "./model.js";
 
 const KEPT = 120;
@@ -47,7 +47,7 @@ export class LiveOffsets {
       const answer = await (await fetch(`/v1/isr/topic?${query}`)).json();
       if (this.key !== key) return;
       if (answer.partitions) this.draw(answer.partitions);
-      else this.root.replaceChildren(el("p", { class: "quiet" }, `Offsets are not shown: ${answer.problem}.`));
+      else this.root.replaceChildren(el("p", { class: "quiet" }, asSentence(answer.problem)));
     } catch {
       if (this.key !== key) return;
     }
@@ -165,6 +165,41 @@ function chart(past, now, isLeader) {
   return picture;
 }
 
+// Why a partition is as it is: read again when it changes.
+export class Why {
+  constructor(root) {
+    this.root = root;
+    this.stamp = "";
+  }
+
+  hide() {
+    this.root.hidden = true;
+    this.stamp = "";
+  }
+
+  async show(pool, topic, partition) {
+    const states = partition.replicas.map((id) => pool.brokers.get(id)?.state);
+    const stamp = JSON.stringify([pool.name, topic.id, partition.row, states]);
+    if (stamp === this.stamp) return;
+    this.stamp = stamp;
+    const query = new URLSearchParams({ pool: pool.name, topic: topic.name, partition: partition.number });
+    try {
+      const answer = await (await fetch(`/v1/isr/why?${query}`)).json();
+      if (this.stamp !== stamp) return;
+      this.root.hidden = false;
+      this.root.replaceChildren(
+        el("h3", {}, nameOf(topic.name), `-${partition.number}`),
+        el("dl", {}, ...(answer.answers ?? [{ question: answer.problem, answer: "" }]).flatMap((each) => [
+          el("dt", {}, each.question),
+          el("dd", { dir: "auto" }, asSentence(each.answer), each.atMs ? el("span", { class: "quiet" }, ` (${clock(each.atMs)})`) : null),
+        ])),
+      );
+    } catch {
+      this.stamp = ""; // the connection is lost: asked again with the next change
+    }
+  }
+}
+
 export function groupTable(groups, title) {
   const rows = groups.map((group) => {
     const known = group.offsets.filter(([, , , end]) => end !== null);
@@ -208,7 +243,7 @@ export class GroupsPage {
       const answer = await (await fetch(`/v1/isr/groups?${new URLSearchParams({ pool })}`)).json();
       if (this.pool !== pool) return;
       const { groups } = answer;
-      if (!groups) this.root.replaceChildren(el("p", { class: "empty" }, `${answer.problem}.`));
+      if (!groups) this.root.replaceChildren(el("p", { class: "empty" }, asSentence(answer.problem)));
       else if (!groups.length) this.root.replaceChildren(el("p", { class: "empty" }, "No consumer groups yet."));
       else {
         groups.sort((a, b) => (a.group < b.group ? -1 : 1));

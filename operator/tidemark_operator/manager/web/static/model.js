@@ -248,25 +248,25 @@ export function healthOf(pool) {
   const up = away.length && away.length <= 3
     ? away.map((broker) => `Broker ${broker.id} is ${broker.restarting ? "restarting" : broker.state.toLowerCase()}.`).join(" ")
     : `${brokers.length - away.length} of ${count(brokers.length, "broker")} active.`;
-  const of = `of ${count(partitions, "partition")}`;
-  if (classes.missing) {
-    return ["bad", `${classes.missing.toLocaleString("en")} ${of} cannot be read from the store. ${up}`];
-  }
+  const some = (number) => number === partitions
+    ? (number === 1 ? "The only partition" : `All ${count(number, "partition")}`)
+    : `${number.toLocaleString("en")} of ${count(partitions, "partition")}`;
+  const is = (number) => (number === 1 ? "is" : "are");
+  if (classes.missing) return ["bad", `${some(classes.missing)} cannot be read from the store. ${up}`];
   if (classes.offline) {
-    const { offline } = classes;
-    const meaning = offline === 1 ? "no leader: it takes no reads or writes" : "no leader: they take no reads or writes";
-    return ["bad", `${offline.toLocaleString("en")} ${of} ${offline === 1 ? "has" : "have"} ${meaning}. ${up}`];
+    const [has, take] = classes.offline === 1 ? ["has", "it takes"] : ["have", "they take"];
+    return ["bad", `${some(classes.offline)} ${has} no leader: ${take} no reads or writes. ${up}`];
   }
   if (classes.belowmin) {
     const { belowmin } = classes;
-    return ["bad", `${belowmin.toLocaleString("en")} ${of} ${is(belowmin)} below min ISR: acks=all writes are rejected. ${up}`];
+    return ["bad", `${some(belowmin)} ${is(belowmin)} below min ISR: acks=all writes are rejected. ${up}`];
   }
   const atMin = classes.atmin ?? 0;
   const under = (classes.under ?? 0) + atMin;
   if (under) {
-    const all = atMin === under ? `${is(under)} at min ISR` : `${is(under)} under-replicated, ${atMin.toLocaleString("en")} at min ISR`;
-    const meaning = atMin ? `${all}: one more loss stops acks=all writes.` : `${is(under)} under-replicated. All accept writes.`;
-    return ["warn", `${under.toLocaleString("en")} ${of} ${meaning} ${up}`];
+    const all = atMin === under ? "at min ISR" : `under-replicated, ${atMin.toLocaleString("en")} at min ISR`;
+    const meaning = atMin ? `${all}: one more loss stops acks=all writes.` : "under-replicated. All accept writes.";
+    return ["warn", `${some(under)} ${is(under)} ${meaning} ${up}`];
   }
   if (!partitions) return [away.length ? "warn" : "good", `No topics yet. ${up}`];
   const moving = classes.moving ? `, ${classes.moving.toLocaleString("en")} moving` : "";
@@ -335,8 +335,6 @@ const isInternal = (topic) => topic.name.startsWith("__");
 export function count(number, what) {
   return `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
 }
-
-const is = (number) => (number === 1 ? "is" : "are");
 
 export function duration(ms) {
   if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;

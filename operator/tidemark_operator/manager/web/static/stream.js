@@ -1,5 +1,6 @@
 // Follow one pool: a snapshot, then its changes. Connects again without end, and says its state.
 
+import { asSentence } from "./dom.js";
 import { Pool } from "./model.js";
 
 const SILENT_MS = 4000; // a beat comes each second
@@ -116,12 +117,10 @@ async function reasonOf(name) {
   try {
     const response = await fetch("/v1/pools", { signal: AbortSignal.timeout(2000) });
     const answer = await response.json();
-    if (answer.problem) return sentence(answer.problem);
+    if (answer.problem) return asSentence(answer.problem);
     if (!answer.pools.length) return "No broker has registered yet.";
     return !name || answer.pools.includes(name) ? "" : `Pool ${name}: no broker of it has registered.`;
   } catch {
     return "";
   }
 }
-
-const sentence = (text) => text[0].toUpperCase() + text.slice(1) + ".";

@@ -6,7 +6,7 @@ import { CELLS, CLASSES, NONE, count } from "./model.js";
 const AROUND = 6; // rows above and below what is in view
 
 export class Table {
-  // on: {open(topic, isOpen), topic(topic)}
+  // on: {open(topic, isOpen), topic(topic, partition or undefined)}
   constructor(root, on) {
     this.root = root;
     this.on = on;
@@ -88,6 +88,8 @@ export class Table {
       element.addEventListener("click", () => this.click(found.index));
     }
     found.index = index;
+    const isChosen = line.partition !== undefined && line.partition.number === this.chosen;
+    found.element.setAttribute("aria-selected", String(isChosen));
     found.element.setAttribute("aria-rowindex", index + 1);
     found.element.tabIndex = index === this.active ? 0 : -1;
     return found;
@@ -135,7 +137,7 @@ export class Table {
 
   act(line) {
     if (!line) return;
-    if (line.partition) this.on.topic(line.topic);
+    if (line.partition) this.on.topic(line.topic, line.partition);
     else this.on.open(line.topic, !line.isOpen);
   }
 
@@ -151,7 +153,7 @@ export class Table {
     else if (event.key === "ArrowRight" && line && !line.partition) this.on.open(line.topic, true);
     else if (event.key === "ArrowLeft" && line) this.close(line);
     else if (event.key === " " && line) this.act(line);
-    else if (event.key === "Enter" && line) this.on.topic(line.topic);
+    else if (event.key === "Enter" && line) this.on.topic(line.topic, line.partition);
     else return;
     event.preventDefault();
   }

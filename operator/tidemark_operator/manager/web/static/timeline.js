@@ -1,7 +1,7 @@
 // The time line: a picture of the last hour that can be scrubbed, and the events with reasons.
 
-import { clock, el, nameOf, svg } from "./dom.js";
-import { duration } from "./model.js";
+import { asSentence, clock, el, nameOf, svg } from "./dom.js";
+import { count, duration } from "./model.js";
 
 const SPAN_MS = 3_600_000;
 const BINS = 60;
@@ -9,7 +9,7 @@ const SHOWN = 400;
 const MANY = 6;
 
 export class Timeline {
-  // on: {at(ms or null), topic(name)}
+  // on: {at(ms or null), topic(name, partition)}
   constructor(scrub, list, on) {
     this.on = on;
     this.list = list;
@@ -117,7 +117,7 @@ export class Timeline {
     for (const { kind } of events) kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
     const topics = [...new Set(events.map((event) => event.topic))];
     const details = el("details", {},
-      el("summary", {}, `${topics.slice(0, 3).join(", ")}${topics.length > 3 ? ` and ${topics.length - 3} more topics` : ""}`));
+      el("summary", {}, `${topics.slice(0, 3).join(", ")}${topics.length > 3 ? ` and ${count(topics.length - 3, "more topic")}` : ""}`));
     details.addEventListener("toggle", () => {
       if (details.open && !details.querySelector("ol")) details.append(el("ol", {}, ...events.map((event) => this.item(event, false))));
     });
@@ -129,7 +129,7 @@ export class Timeline {
 
   item(event, isNew) {
     const where = event.topic
-      ? el("button", { type: "button", class: "where", onclick: () => this.on.topic(event.topic) },
+      ? el("button", { type: "button", class: "where", onclick: () => this.on.topic(event.topic, event.partition) },
           nameOf(event.topic), event.partition >= 0 ? `-${event.partition}` : "")
       : null;
     return el("li", { class: isNew ? "fresh" : "", "data-warning": String(event.warning) },
@@ -160,6 +160,5 @@ export class Timeline {
 // Without the partition's name, which stands beside it.
 function sentenceOf({ sentence, topic, partition }) {
   const name = `${topic}-${partition}: `;
-  const rest = sentence.startsWith(name) ? sentence.slice(name.length) : sentence;
-  return rest[0].toUpperCase() + rest.slice(1) + ".";
+  return asSentence(sentence.startsWith(name) ? sentence.slice(name.length) : sentence);
 }

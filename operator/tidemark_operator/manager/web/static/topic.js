@@ -1,7 +1,7 @@
 // The pages of one topic and of one broker: what stands above and below their partitions.
 
 import { el, nameOf } from "./dom.js";
-import { LiveOffsets } from "./live.js";
+import { LiveOffsets, Why } from "./live.js";
 import { count, manifestOf } from "./model.js";
 import { badge } from "./table.js";
 
@@ -12,6 +12,7 @@ export class Subject {
     this.more = more;
     this.on = on;
     this.stamp = "";
+    this.why = new Why(el("section", { class: "why", "aria-label": "Why", hidden: true }));
     this.offsets = new LiveOffsets(el("div", { class: "live" }));
   }
 
@@ -19,15 +20,19 @@ export class Subject {
     this.root.hidden = this.more.hidden = true;
     this.stamp = "";
     this.offsets.stop();
+    this.why.hide();
   }
 
   // isNow: offsets are of now, so there are none of an earlier moment.
-  showTopic(pool, name, isNow) {
+  showTopic(pool, name, number, isNow) {
     const topic = pool.topicNamed(name);
     this.root.hidden = false;
     this.more.hidden = !topic;
     if (topic && isNow && !topic.head.retained) this.offsets.show(pool, topic);
     else this.offsets.stop();
+    const partition = isNow ? topic?.partitions.get(number) : null;
+    if (partition) this.why.show(pool, topic, partition);
+    else this.why.hide();
     const summary = topic?.summarize();
     if (!this.isNew(topic ? [name, topic.head, summary.worst] : [name])) return;
     if (!topic) {
@@ -48,6 +53,7 @@ export class Subject {
       ...notices.map((notice) => el("p", { class: "condition", dir: "auto" }, notice)),
     );
     this.more.replaceChildren(
+      this.why.root,
       this.offsets.root,
       el("details", { class: "manifest" }, el("summary", {}, "Manifest"),
         el("pre", { tabindex: 0, role: "region", "aria-label": "Manifest" }, manifestOf(topic))),
@@ -58,6 +64,7 @@ export class Subject {
     this.root.hidden = false;
     this.more.hidden = true;
     this.offsets.stop();
+    this.why.hide();
     const broker = pool.brokers.get(id);
     const has = pool.counts().byBroker.get(id) ?? { leads: 0, inSync: 0, replicas: 0 };
     if (!this.isNew([id, broker, has])) return;

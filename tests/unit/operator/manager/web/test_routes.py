@@ -159,6 +159,22 @@ def test_document_has_the_parts_of_a_snapshot() -> None:
     run(scenario)
 
 
+def test_partition_says_why() -> None:
+    async def scenario() -> None:
+        async with served() as rig:
+            params = {"pool": POOL, "topic": "orders", "partition": "1"}
+            async with rig.client.get("/v1/isr/why", params=params) as response:
+                questions = [each["question"] for each in (await response.json())["answers"]]
+            assert "Is acks=all accepted?" in questions
+            for number in ("7", "x", "-1", "9" * 99):
+                async with rig.client.get(
+                    "/v1/isr/why", params=params | {"partition": number}
+                ) as response:
+                    assert response.status == 404
+
+    run(scenario)
+
+
 def test_refusals_are_sentences() -> None:
     async def scenario() -> None:
         async with served(max_pages=1) as rig, stream(rig.client) as first:
