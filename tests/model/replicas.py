@@ -12,7 +12,7 @@ from tidemark_broker.replication.core.remote_replica import RemoteReplica
 Core = TypeVar("Core")
 
 # The same in every state of one broker's life, kept elsewhere, or never read by a decision.
-_NO_STATE = frozenset(
+NO_STATE = frozenset(
     {
         "topic_id",
         "broker_id",
@@ -22,7 +22,7 @@ _NO_STATE = frozenset(
         "truncated_records",
         "leader_high_watermark",
         "committed_truncated_records",
-        "uncut",
+        "untruncated",
         "_confirmed_at_ms",
     }
 )
@@ -48,9 +48,7 @@ def _copied(value: Any) -> Any:
 
 
 def core_key(core: object) -> Hashable:
-    return tuple(
-        _value_key(value) for name, value in core.__dict__.items() if name not in _NO_STATE
-    )
+    return tuple(_value_key(value) for name, value in core.__dict__.items() if name not in NO_STATE)
 
 
 def _value_key(value: Any) -> Hashable:

@@ -1,10 +1,13 @@
 """The search itself: a small bound explored whole, planted bugs found, counterexamples replayed."""
 
+import inspect
 from dataclasses import replace
 
 import pytest
+from tidemark_broker.replication.core import follower, leader
 
 from tests.model.__main__ import PARTS
+from tests.model.replicas import NO_STATE
 from tests.model.search import Bounds, begun_in, explored, transcript
 from tests.mutation.injected_bugs import INJECTED_BUGS, InjectedBug
 
@@ -44,3 +47,10 @@ def test_a_planted_bug_is_found(bug: InjectedBug) -> None:
     as_deep = replace(bug.bounds, depth=len(result.path))
     clean = explored(begun_in(bug.situation), as_deep)
     assert clean.broken == "", transcript(bug.situation, clean)
+
+
+@pytest.mark.parametrize("name", sorted(NO_STATE))
+def test_what_is_left_out_of_a_state_is_an_attribute_of_a_core(name: str) -> None:
+    """One that was renamed would count again, and the same world would have more states."""
+    source = inspect.getsource(leader) + inspect.getsource(follower)
+    assert f"self.{name}" in source

@@ -243,7 +243,7 @@ MUTANTS = (
            " it"),
     Mutant("who is refused is proposed for ever", "B1",
            (at("refused-replica-waits-its-turn", returns("replicas")),),
-           "tests/unit/broker/replication/core/test_leader_in_sync.py::"
+           "tests/unit/broker/replication/core/test_leader.py::"
            "test_who_is_not_let_in_keeps_nobody_else_out",
            why_no_seed="a failed replica stays behind its leader no longer than its refetch takes"),
     Mutant("progress kept of a replica that may have left and come back", "S30",
@@ -294,7 +294,7 @@ MUTANTS = (
            "test_a_leader_that_thaws_reports_what_it_cuts", "unclean elections"),
     Mutant("a leader's own stall makes followers late", "S21",
            (at("leader-stall-makes-none-late", returns(None)),),
-           "tests/unit/broker/replication/core/test_leader_in_sync.py::"
+           "tests/unit/broker/replication/core/test_leader.py::"
            "test_a_stall_of_the_leader_makes_nobody_late",
            "brokers stall"),
     Mutant("a duplicate is not found", "duplicate sequence answered with the first offset",

@@ -66,5 +66,5 @@ def typical_step_ms(batch: SampleBatch) -> int | None:
 
 def rounded(interval_ms: float) -> int:
     """Round an interval: scrapes jitter by milliseconds around the configured one."""
-    unit = 100 if interval_ms < 10_000 else 1000
-    return max(unit if interval_ms >= unit / 2 else 1, round(interval_ms / unit) * unit)
+    unit = 1 if interval_ms < 100 else 100 if interval_ms < 10_000 else 1000
+    return max(1, round(interval_ms / unit) * unit)

@@ -58,15 +58,21 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
 
 
 def _both(unplanned: RuleResult, with_planned: RuleResult) -> RuleResult:
+    if with_planned.outcome is Outcome.NOT_EVALUATED:
+        return with_planned  # nothing was observed
+    all_planned = unplanned.outcome is Outcome.NOT_EVALUATED
+    measured = "no time without a planned absence" if all_planned else unplanned.measured
     decides = unplanned
-    if unplanned.outcome is Outcome.KEPT and with_planned.outcome is Outcome.VIOLATED:
+    if all_planned or (
+        unplanned.outcome is Outcome.KEPT and with_planned.outcome is Outcome.VIOLATED
+    ):
         decides = with_planned
     return RuleResult(
         RULE,
         TITLE,
         decides.outcome,
         unplanned.objective,
-        f"{unplanned.measured}, with planned absences {with_planned.measured}",
+        f"{measured}, with planned absences {with_planned.measured}",
         unplanned.value,
         unplanned.limit,
         decides.worst,

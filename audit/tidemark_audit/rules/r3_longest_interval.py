@@ -51,23 +51,19 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
         return not_evaluated(RULE, TITLE, objective, missing)
     reported, measured, worst = [], [], ""
     for words, kinds, limit in _CHECKS:
-        longest = max(
-            (interval for interval in _intervals(analysis, kinds)),
-            key=lambda interval: interval.lasted_ms,
-            default=None,
-        )
-        measured.append(f"{at_most(longest.lasted_ms if longest else 0)} {words}")
+        unplanned = _unplanned(analysis, kinds)
+        longest_ms = max((interval.lasted_ms for _, interval in unplanned), default=0)
+        measured.append(f"{at_most(longest_ms)} {words}")
         over = {
-            (interval.partition, interval.start_ms): interval
-            for interval in _intervals(analysis, kinds)
-            if not interval.planned
-            and interval.lasted_ms > 1000 * limit(analysis.slo.of(interval.partition.topic))
+            (where, interval.partition, interval.start_ms): interval
+            for where, interval in unplanned
+            if interval.lasted_ms > 1000 * limit(analysis.slo.of(interval.partition.topic))
         }
-        if over and longest:
-            worst = worst or str(longest.partition)
+        if over and not worst:
+            worst = str(max(over.values(), key=lambda interval: interval.lasted_ms).partition)
         for incident in incidents(analysis, kinds):
             # A stretch may go on when other brokers are missing: it is told where it began.
-            begun = ((each.partition, each.start_ms) for each in incident.intervals)
+            begun = ((incident.where, each.partition, each.start_ms) for each in incident.intervals)
             if bad := [over[place] for place in begun if place in over]:
                 reported.append(_finding(analysis, incident, words, bad))
     outcome = Outcome.VIOLATED if reported else Outcome.KEPT
@@ -77,11 +73,16 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
     )
 
 
-def _intervals(analysis: AuditAnalysis, kinds: tuple[IntervalKind, ...]) -> list[Interval]:
+def _unplanned(
+    analysis: AuditAnalysis, kinds: tuple[IntervalKind, ...]
+) -> list[tuple[str, Interval]]:
+    """Return the intervals with their cluster and pool: two clusters may have one topic's name."""
+    places = analysis.places()
     return [
-        interval
+        (places[partition.cluster, partition.pool], interval)
         for partition in analysis.partitions
         for interval in _joined(tuple(each for each in partition.intervals if each.kind in kinds))
+        if not interval.planned
     ]
 
 

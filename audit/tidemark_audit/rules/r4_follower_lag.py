@@ -21,21 +21,19 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
     if missing := analysis.missing(NEEDS):
         return not_evaluated(RULE, TITLE, objective, missing)
     reported = list(_findings(analysis))
-    worst = max(
-        ((lag, each) for each in analysis.partitions for lag in each.follower_lag),
-        key=lambda pair: pair[0].age_p99_seconds or 0.0,
-        default=None,
-    )
-    if worst is None:
+    followers = [(lag, each) for each in analysis.partitions for lag in each.follower_lag]
+    if not followers:
         return not_evaluated(RULE, TITLE, objective, ())
-    slowest, partition = worst
+    behind = [pair for pair in followers if _excess(analysis, pair[1], pair[0])]
+    slowest, partition = max(behind or followers, key=lambda pair: _how_far(pair[0]))
+    excess = _excess(analysis, partition, slowest)
     return RuleEvaluation(
         RuleResult(
             RULE,
             TITLE,
             Outcome.VIOLATED if reported else Outcome.KEPT,
             objective,
-            f"worst follower: p99 {_seconds(slowest.age_p99_seconds)}",
+            f"worst follower: {excess or f'p99 {_seconds(slowest.age_p99_seconds)}'}",
             slowest.age_p99_seconds,
             _longest_age(analysis, partition),
             f"{slowest.partition} follower {slowest.follower}",
@@ -51,12 +49,10 @@ def _findings(analysis: AuditAnalysis) -> Iterator[Finding]:
     for partition in analysis.partitions:
         place = places[partition.cluster, partition.pool]
         for lag in partition.follower_lag:
-            for sentence in _too_far_behind(analysis, partition, lag):
+            if sentence := _excess(analysis, partition, lag):
                 behind.setdefault((place, lag.follower), []).append((lag, sentence))
     for (place, follower), found in sorted(behind.items()):
-        worst, sentence = max(
-            found, key=lambda each: (each[0].age_p99_seconds or 0, each[0].records_p99 or 0)
-        )
+        worst, sentence = max(found, key=lambda each: _how_far(each[0]))
         where = f"{worst.partition}: "
         if len(found) > 1:
             where = f"behind in {len(found)} partitions; the worst, {worst.partition}: "
@@ -74,9 +70,12 @@ def _findings(analysis: AuditAnalysis) -> Iterator[Finding]:
         )
 
 
-def _too_far_behind(
-    analysis: AuditAnalysis, partition: PartitionAnalysis, lag: FollowerLag
-) -> Iterator[str]:
+def _how_far(lag: FollowerLag) -> tuple[float, float]:
+    return lag.age_p99_seconds or 0.0, lag.records_p99 or 0.0
+
+
+def _excess(analysis: AuditAnalysis, partition: PartitionAnalysis, lag: FollowerLag) -> str:
+    """Return which limits the follower exceeds, with its figures; empty if none."""
     goal = analysis.slo.of(lag.partition.topic)
     said = []
     limit = _longest_age(analysis, partition)
@@ -87,8 +86,7 @@ def _too_far_behind(
         records = max(largest, goal.lag_p99_records_floor)
         if lag.records_p99 > records:
             said.append(f"p99 of lag {lag.records_p99:.0f} records, limit {records:.0f}")
-    if said:
-        yield ", ".join(said)
+    return ", ".join(said)
 
 
 def _longest_age(analysis: AuditAnalysis, partition: PartitionAnalysis) -> float | None:

@@ -32,7 +32,8 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
     )
     if missing := analysis.missing(NEEDS):
         return not_evaluated(RULE, TITLE, objective, missing)
-    alone_ms, violated, stall_worst = 0, [], 0.0
+    alone_ms, stall_worst = 0, 0.0
+    violated: dict[str, tuple[int, float]] = {}
     for topic, partitions in analysis.by_topic().items():
         limits = analysis.slo.of(topic)
         observed = sum(partition.sli.observed_ms for partition in partitions)
@@ -46,7 +47,7 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
         share = stall / observed if observed else 0.0
         is_alone = alone > 1000 * limits.one_failure_from_loss_seconds
         if is_alone or share > limits.one_failure_from_stall:
-            violated.append(topic)
+            violated[topic] = (alone if is_alone else 0, share)
         alone_ms += alone
         stall_worst = max(stall_worst, share)
     reported = [
@@ -71,7 +72,7 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
             f" {percent(stall_worst)} of the worst topic's time",
             stall_worst,
             goal.one_failure_from_stall,
-            violated[0] if violated else "",
+            max(violated, key=lambda topic: violated[topic], default=""),
         ),
         tuple(reported),
     )

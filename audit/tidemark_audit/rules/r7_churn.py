@@ -61,6 +61,7 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
             found = _Churn(partition.coverage.partition, *counted)
             churned.setdefault(partition.cluster, []).append(found)
     reported = [_finding(analysis, cluster, found) for cluster, found in sorted(churned.items())]
+    all_of_it = [each for found in churned.values() for each in found]
     return RuleEvaluation(
         RuleResult(
             RULE,
@@ -71,7 +72,7 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
             " partition",
             float(max(most_flaps, most_moves)),
             None,
-            str(reported[0].partitions[0]) if reported else "",
+            str(_worst(all_of_it).partition) if all_of_it else "",
         ),
         tuple(reported),
     )
@@ -86,9 +87,13 @@ class _Churn:
     moves: int
 
 
+def _worst(churned: Sequence[_Churn]) -> _Churn:
+    return max(churned, key=lambda each: each.flaps + each.moves)
+
+
 def _finding(analysis: AuditAnalysis, cluster: str, churned: Sequence[_Churn]) -> Finding:
     """Return one finding per cluster: a cause that affects one partition mostly affects many."""
-    worst = max(churned, key=lambda each: each.flaps + each.moves)
+    worst = _worst(churned)
     said = []
     if flaps := max(each.flaps for each in churned):
         said.append(f"the ISR shrank and grew again {flaps} times")

@@ -22,7 +22,7 @@ EVENTS_PATH = "/v1/events"
 WHY_PATH = "/v1/why"
 
 MAX_LIMIT = 1000
-EVENTS_AT_A_TIME = 100  # some milliseconds of the loop
+EVENTS_AT_A_TIME = 50  # some milliseconds of the loop
 
 
 class Unanswered(Exception):

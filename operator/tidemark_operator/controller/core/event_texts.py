@@ -153,6 +153,8 @@ def _leader_text(at_ms: int, change: PartitionChanged) -> str:
         Cause.REQUEST: "a client asked for the preferred leader",
         Cause.STALLED_DISK: f"the disk of broker {before.leader} takes no writes",
     }.get(grounds.cause)
+    if grounds.cause in (Cause.BALANCE, Cause.REQUEST):
+        return f"{how}: {why}"
     chosen = why or _choice(change)
     return f"{how}, chosen: {chosen}{_passed_over(at_ms, change, after.leader)}"
 
@@ -208,7 +210,9 @@ def _passed_over(at_ms: int, change: PartitionChanged, leader: BrokerId) -> str:
         since_ms = change.fenced_at_ms.get(broker_id)
         if why == FENCED and since_ms is not None:
             why += f" {at_ms - since_ms} ms ago"
-        if why == IN_SYNC and broker_id in counts:
+        if broker_id not in change.after.replicas:
+            why = "no replica any more"
+        elif why == IN_SYNC and broker_id in counts:
             why += f", {_counted(counts[broker_id], 'leadership')}"
         texts.append(f"broker {broker_id} passed over: {why}")
     return "".join(f"; {text}" for text in texts)

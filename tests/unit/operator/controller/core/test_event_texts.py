@@ -110,15 +110,19 @@ def test_a_partition_that_loses_its_leader_says_why_nobody_follows() -> None:
 @pytest.mark.parametrize(
     ("cause", "words"),
     [
-        (Cause.BALANCE, "leadership returns to the first replica"),
-        (Cause.REQUEST, "a client asked for the preferred leader"),
-        (Cause.STALLED_DISK, "the disk of broker 0 takes no writes"),
+        (Cause.BALANCE, "epoch 6: leadership returns to the first replica"),
+        (Cause.REQUEST, "epoch 6: a client asked for the preferred leader"),
+        (
+            Cause.STALLED_DISK,
+            "epoch 6, chosen: the disk of broker 0 takes no writes; broker 0 passed over: in sync,"
+            " 1 leadership; broker 2 passed over: in sync, 1 leadership",
+        ),
     ],
 )
 def test_a_leader_that_no_failure_brought_has_its_own_reason(cause: Cause, words: str) -> None:
     now = partition("0@7 1@7 2@7", leader="1@7", leader_epoch=6, partition_epoch=10)
     found = change(LED, now, eligibility("0@7", "1@7", "2@7"), cause=cause, counts=(1, 2, 1))
-    assert f"chosen: {words};" in sentence_of(found)
+    assert sentence_of(found) == f"orders-0: broker 1 leads under leader {words}"
 
 
 def test_an_unclean_election_says_what_it_cost() -> None:

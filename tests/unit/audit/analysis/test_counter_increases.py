@@ -1,9 +1,15 @@
-"""Proof of loss that is there before anybody looked: told once, in its window, never dropped."""
+"""When a counter rose that is up before anybody looked: told once, in its window, never dropped."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tidemark_audit.analysis.counter_increases import (
+    CounterIncrease,
+    counted_steps,
+    first_rise,
+    stood_at_start,
+)
 from tidemark_audit.audit import audit
 from tidemark_audit.engines.local import LocalEngine
 from tidemark_audit.results import AuditResult, LossKind, Outcome, Severity, Verdict
@@ -11,6 +17,7 @@ from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import Window
 
 from tests.support.audit_exports import Export, brokers, partition
+from tests.support.audit_series import CAP_MS, at_each_second, context, gone, merged, series
 
 LENGTH_MS = 1_800_000
 STEP_MS = 5000
@@ -140,3 +147,52 @@ def test_a_topic_deleted_just_before_the_window_is_none_of_its(tmp_path: Path) -
     assert (result.verdict, [row.topic for row in result.sli_by_partition]) == (
         Verdict.PASS, ["orders"]
     )  # fmt: skip
+
+
+def up_since(first_s: int, *, seen_ms: int | None, window_s: int = 10) -> CounterIncrease:
+    """Judge a counter of broker 1, which is up at its first sample; its broker was seen then."""
+    counter = merged(CUT, at_each_second(4, since_s=first_s), broker="1")
+    seen = {} if seen_ms is None else {("", "", "1"): (seen_ms, 60_000)}
+    within = context(
+        window_s=(window_s, 60), broker_seen_ms=seen, cluster_since_ms={"": seen_ms or 0}
+    )
+    return first_rise(series(counter, within=within), counter)
+
+
+def test_a_counter_that_appears_long_after_its_exporter_rose_meanwhile() -> None:
+    assert up_since(20, seen_ms=20_000 - CAP_MS - 1) is CounterIncrease.WITHIN
+    assert up_since(20, seen_ms=20_000 - CAP_MS) is CounterIncrease.UNKNOWN
+
+
+def test_a_counter_that_stood_before_the_window_rose_earlier() -> None:
+    assert up_since(9, seen_ms=9000) is CounterIncrease.EARLIER
+    assert up_since(10, seen_ms=10_000) is CounterIncrease.UNKNOWN
+
+
+def test_a_counter_of_an_exporter_that_nobody_saw_rose_at_an_unknown_time() -> None:
+    assert up_since(20, seen_ms=None) is CounterIncrease.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("was_in_sync", "rise"), [(False, CounterIncrease.WITHIN), (True, CounterIncrease.UNKNOWN)]
+)
+def test_a_broker_first_seen_within_the_window_started_unless_it_was_in_sync_before(
+    was_in_sync: bool, rise: CounterIncrease
+) -> None:
+    counter = merged(CUT, at_each_second(4, since_s=30), broker="1")
+    word = merged("follower_in_sync", at_each_second(was_in_sync), broker="2", follower="1")
+    within = context(broker_seen_ms={("", "", "1"): (30_000, 60_000)}, cluster_since_ms={"": 0})
+    of = series(counter, word, within=within)
+    assert first_rise(of, counter) is rise
+    expected = [4.0] if rise is CounterIncrease.WITHIN else []
+    assert [step.by for step in counted_steps(of, counter)] == expected
+
+
+def test_what_stood_at_the_start_is_the_last_value_before_the_window() -> None:
+    counter = merged(CUT, at_each_second(1, 3, gone(), 7), broker="1")
+    stood = [
+        stood_at_start(series(counter, within=context(window_s=(start, 60))), counter)
+        for start in (0, 1, 2, 3, 4)
+    ]
+    assert stood == [0.0, 1.0, 3.0, 3.0, 7.0]
+    assert counted_steps(series(), None) == []

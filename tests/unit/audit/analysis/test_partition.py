@@ -1,14 +1,21 @@
-"""Topics that are deleted while others live on: their data is gone or kept, and neither is an
-outage, in the window of the deletion and in later ones."""
+"""All facts of one partition, for as long as it existed.
+
+Topics are deleted while others live on: their data is gone or kept, and neither is an outage, in
+the window of the deletion and in later ones.
+"""
 
 from pathlib import Path
 
 import pytest
+from tidemark_audit.analysis.partition import from_bytes, life_of, to_bytes
+from tidemark_audit.analysis.partition_timeline import Series
 from tidemark_audit.audit import EVERYTHING, run
-from tidemark_audit.results import AuditResult, Verdict
+from tidemark_audit.results import AuditResult, IntervalKind, Verdict
 from tidemark_audit.sources.source import Window
 
 from tests.support.audit_exports import Export, brokers, partition
+from tests.support.audit_facts import interval, partition_facts
+from tests.support.audit_series import CAP_MS, at_each_second, context, merged, series
 
 LENGTH_MS = 120_000
 DELETED_MS = 50_000
@@ -85,3 +92,46 @@ def test_a_partition_that_nobody_leads_is_an_outage_where_no_broker_says_that_it
         )
         export.series[key] += [(at, 0.0) for at in range(DELETED_MS, LENGTH_MS, 1000)]
     assert audited(export, tmp_path).verdict is Verdict.VIOLATED
+
+
+def life(of: Series) -> tuple[int, int]:
+    found = life_of(of)
+    return found.window_start_ms, found.window_end_ms
+
+
+def life_of_samples(
+    first_s: int, last_s: int, *, broker_seen_ms: tuple[int, int]
+) -> tuple[int, int]:
+    """Return the life of a partition whose only series has samples from first to last."""
+    samples = at_each_second(*[3] * (last_s - first_s + 1), since_s=first_s)
+    led = merged("partition_in_sync_replicas", samples, broker="1")
+    return life(series(led, within=context(broker_seen_ms={("", "", "1"): broker_seen_ms})))
+
+
+def test_a_partition_lives_for_as_long_as_its_samples_if_its_broker_was_seen_longer() -> None:
+    assert life_of_samples(20, 40, broker_seen_ms=(0, 60_000)) == (20_000, 40_001)
+
+
+def test_a_broker_that_was_not_seen_longer_neither_begins_nor_ends_its_partitions() -> None:
+    first, last = 20_000 - CAP_MS, 40_000 + CAP_MS
+    assert life_of_samples(20, 40, broker_seen_ms=(first, 60_000)) == (0, 40_001)
+    assert life_of_samples(20, 40, broker_seen_ms=(first - 1, 60_000)) == (20_000, 40_001)
+    assert life_of_samples(20, 40, broker_seen_ms=(0, last)) == (20_000, 60_000)
+
+
+def test_a_partition_without_samples_is_taken_to_live_all_the_time() -> None:
+    assert life(series()) == (0, 60_000)
+
+
+def test_retained_data_ends_a_partition_unless_it_is_led_again() -> None:
+    led = merged("partition_in_sync_replicas", at_each_second(3, 3, 3), broker="1")
+    kept = merged("replica_is_retained", [(10, 1.0)], broker="1")
+    again = merged("partition_in_sync_replicas", [(0, 3.0), (30, 3.0)], broker="1")
+    assert life(series(led, kept)) == (0, 10_000)
+    assert life(series(again, kept)) == (0, 60_000)
+    assert life(series(kept)) == (0, 0)  # deleted before the window
+
+
+def test_facts_are_the_same_after_the_way_to_the_driver() -> None:
+    facts = partition_facts(intervals=[interval(IntervalKind.OFFLINE, 5, 6)])
+    assert from_bytes(to_bytes(facts)) == facts

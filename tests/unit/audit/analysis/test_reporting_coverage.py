@@ -1,15 +1,27 @@
-"""Nobody is called unharmed whom nobody heard: every exporter must have been there to tell."""
+"""Every exporter that would report a loss must have been seen, else durability is open."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tidemark_audit.analysis.context import Context
+from tidemark_audit.analysis.partition_timeline import timeline_of
+from tidemark_audit.analysis.reporting_coverage import COUNTER, OPERATOR, Reporter, reporters_of
 from tidemark_audit.audit import audit
 from tidemark_audit.engines.local import LocalEngine
 from tidemark_audit.results import AuditResult, Outcome, Verdict
 from tidemark_audit.sources.detect import sources_at
 
 from tests.support.audit_exports import Export, brokers, partition
+from tests.support.audit_series import (
+    CAP_MS,
+    Samples,
+    at_each_second,
+    context,
+    leading,
+    merged,
+    series,
+)
 
 LENGTH_MS = 1_800_000
 
@@ -160,3 +172,51 @@ def test_a_partition_that_nobody_ever_saw_is_not_made_up_for_by_ninety_nine(tmp_
     result = checked_proposal(export, tmp_path)
     assert result.verdict is Verdict.INCONCLUSIVE
     assert [each.subject for each in result.findings] == ["orders-7 unobserved"]
+
+
+def reporters(counter: Samples, within: Context, in_sync: float = 1) -> dict[str, Reporter]:
+    """Broker 1 leads for twenty seconds, with broker 2 in sync or not, which has the counter."""
+    of = series(
+        *leading("1", at_each_second(*[3] * 20)),
+        merged("follower_in_sync", at_each_second(*[in_sync] * 20), broker="1", follower="2"),
+        merged("partition_leader_id", at_each_second(*[1] * 5)),
+        merged(COUNTER, counter, broker="2"),
+        within=within,
+    )
+    return {each.exporter: each for each in reporters_of(of, timeline_of(of))}
+
+
+def test_a_replica_is_due_while_it_leads_or_is_in_sync() -> None:
+    window = context(window_s=(0, 20))
+    found = reporters(at_each_second(0, 0), window)
+    assert {name: each.due_ms for name, each in found.items()} == {
+        OPERATOR: 20_000, "broker 1": 20_000, "broker 2": 20_000
+    }  # fmt: skip
+    assert reporters(at_each_second(0, 0), window, in_sync=0)["broker 2"].due_ms == 0
+
+
+def test_samples_are_valid_for_their_usual_time_after_the_last() -> None:
+    found = reporters([(0, 0.0), (9, 0.0)], context(window_s=(0, 20)))
+    assert found[OPERATOR].heard_ms == 4000 + CAP_MS
+    assert found["broker 1"].heard_ms == 0  # without a counter
+
+
+def test_one_process_tells_of_the_time_between_its_samples_and_two_do_not() -> None:
+    counter = [(0, 0.0), (15, 0.0)]
+    one = context(window_s=(0, 20), broker_lives_ms={("", "", "2"): ((0, 15_000),)})
+    two = context(window_s=(0, 20), broker_lives_ms={("", "", "2"): ((0, 0), (15_000, 15_000))})
+    assert reporters(counter, one)["broker 2"].heard_ms == 15_000 + CAP_MS
+    # The second began at 0 just before its first scrape.
+    assert reporters(counter, two)["broker 2"].heard_ms == 3 * CAP_MS
+
+
+def test_the_first_process_tells_of_nothing_before_its_first_sample() -> None:
+    life = context(window_s=(0, 20), broker_lives_ms={("", "", "2"): ((5000, 9000),)})
+    counter = at_each_second(*[0] * 5, since_s=5)
+    assert reporters(counter, life)["broker 2"].heard_ms == 4000 + CAP_MS
+
+
+def test_stretches_that_overlap_count_once() -> None:
+    counter = [(0, 0.0), (2, 0.0)]
+    lives = context(window_s=(0, 20), broker_lives_ms={("", "", "2"): ((0, 0), (2000, 2000))})
+    assert reporters(counter, lives)["broker 2"].heard_ms == 2000 + CAP_MS
