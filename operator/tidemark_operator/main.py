@@ -41,6 +41,9 @@ from tidemark_operator.manager.leadership import BrokerFailure, LeadershipRunner
 from tidemark_operator.manager.lease_thread import LeaseThread
 from tidemark_operator.manager.loop_lag import LoopLagCollector
 from tidemark_operator.manager.watch import ClusterWatch, ObjectEvent
+from tidemark_operator.manager.web.forward import ForwardToLeader
+from tidemark_operator.manager.web.live_pools import LivePools
+from tidemark_operator.manager.web.routes import add_web_routes
 from tidemark_operator.reconcile.audit.metrics import AuditCollector
 from tidemark_operator.reconcile.audit.reconciler import AuditReconciler
 from tidemark_operator.reconcile.indexed_store import IndexedStore
@@ -148,6 +151,7 @@ class Operator:
             on_change=self._on_change,
             rack_of=NodeRacks(store),
         )
+        self.live_pools = LivePools(self.controller, wall_clock_ms=wall_clock_ms)
         self.events = EventRecorder(store, self.controller, now_ms=wall_clock_ms)
         self._queue = WorkQueue()
         self._reconciler = Reconciler(
@@ -184,6 +188,7 @@ class Operator:
 
     def _on_change(self, change: StateChange) -> None:
         self._reconciler.on_change(change)
+        self.live_pools.on_change(change)
 
 
 @contextlib.asynccontextmanager
@@ -258,6 +263,7 @@ async def run(settings: OperatorSettings) -> None:
         await _until_stopped(operator, stop, wait_until_open(stores.whole, stores.closed))
     finally:
         await asyncio.to_thread(watch.stop)
+        await operator.live_pools.close()
         await health.cleanup()
         await api.cleanup()
         await stores.open.close()
@@ -315,12 +321,11 @@ def _watch(
 
 
 async def _serve_health(operator: Operator, port: int) -> web.AppRunner:
-    runner = web.AppRunner(
-        create_health_app(
-            operator.controller, operator.audit_metrics, LoopLagCollector(operator.loop_lag)
-        ),
-        access_log=None,
-    )
+    controller = operator.controller
+    app = create_health_app(controller, operator.audit_metrics, LoopLagCollector(operator.loop_lag))
+    forward = ForwardToLeader(lambda: controller.leader_address, port)
+    add_web_routes(app, controller, operator.live_pools, forward=forward)
+    runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     await web.SockSite(runner, _listen(port)).start()
     return runner

@@ -315,6 +315,19 @@ class ControllerService:
         known = self._known(pool)
         return () if known is None else known.state.broker_views()
 
+    def broker_silence_ms(self, pool: str) -> dict[BrokerId, int | None]:
+        """Return how long ago each broker was heard; None while it has no session."""
+        known = self._known(pool)
+        if known is None:
+            return {}
+        now_ms = self._clock.now_ms()
+        return {i: known.sessions.silence_ms(i, now_ms) for i in sorted(known.state.brokers)}
+
+    def topic_ids(self, pool: str) -> tuple[TopicId, ...]:
+        """Return the ids of all topics, retained ones too, in the order of their slices' names."""
+        known = self._known(pool)
+        return () if known is None else known.state.slices.topic_ids()
+
     def topic(self, pool: str, topic_id: TopicId) -> TopicView | None:
         known = self._known(pool)
         return None if known is None else known.topic_view(topic_id)

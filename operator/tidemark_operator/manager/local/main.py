@@ -29,7 +29,11 @@ from tidemark_operator.broker_runtime.processes import ProcessesRuntime, Process
 from tidemark_operator.controller import http_api
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock, wall_clock_ms
 from tidemark_operator.controller.probe import HttpProbe
-from tidemark_operator.controller.service import ControllerService, ControllerSettings
+from tidemark_operator.controller.service import (
+    ControllerService,
+    ControllerSettings,
+    StateChange,
+)
 from tidemark_operator.manager import json_log
 from tidemark_operator.manager.garbage import check_retained_once
 from tidemark_operator.manager.leadership import BrokerFailure, LeadershipRunner
@@ -37,6 +41,8 @@ from tidemark_operator.manager.local.api import add_local_routes
 from tidemark_operator.manager.local.apply import NAMESPACE, ManifestRejected, apply_manifests
 from tidemark_operator.manager.local.readiness import notify_when_ready, readiness_of
 from tidemark_operator.manager.loop_lag import LoopLagCollector
+from tidemark_operator.manager.web.live_pools import LivePools
+from tidemark_operator.manager.web.routes import PAGE_PATH, add_web_routes
 from tidemark_operator.reconcile.indexed_store import IndexedStore
 from tidemark_operator.reconcile.reconciler import Reconciler
 from tidemark_operator.reconcile.settings import ReconcilerSettings
@@ -138,8 +144,9 @@ class LocalCluster:
             clock=MonotonicClock(),
             wall_clock_ms=wall_clock_ms,
             probe=HttpProbe(controller_settings.probe_timeout_ms),
-            on_change=lambda change: self._reconciler.on_change(change),
+            on_change=self._on_change,
         )
+        self._live_pools = LivePools(self.controller, wall_clock_ms=wall_clock_ms)
         self.runtime = ProcessesRuntime(
             ProcessSettings(
                 settings.data_dir,
@@ -184,6 +191,7 @@ class LocalCluster:
             ending=lambda: earlier_brokers(self._settings.data_dir),
             tell=say,
         )
+        say(f"live page: http://{self._address}{PAGE_PATH}")
         await self._apply_files()
         lag = LoopLag()
         with socket.create_server((HOST, self._settings.controller_port)) as listening:
@@ -208,6 +216,7 @@ class LocalCluster:
                     for task in (ready, changes, lease, beats):
                         task.cancel()
             finally:
+                await self._live_pools.close()
                 await runner.cleanup()
         return self._exit_code
 
@@ -227,6 +236,7 @@ class LocalCluster:
 
     def _add_routes(self, app: web.Application) -> None:
         add_local_routes(app, self._store)
+        add_web_routes(app, self.controller, self._live_pools)
 
     async def _apply_files(self) -> None:
         """Apply the manifests of the command line, and the pool they need unless they have it."""
@@ -256,6 +266,10 @@ class LocalCluster:
         key = self._reconciler.on_event(kind, change.item, is_deleted=change.is_deleted)
         if key is not None:
             self._leading.on_key(key, request_of(change.item))
+
+    def _on_change(self, change: StateChange) -> None:
+        self._reconciler.on_change(change)
+        self._live_pools.on_change(change)
 
     def _broker_exited(self, pool: BrokerPool, broker_id: BrokerId) -> None:
         log_path = self.runtime.log_path(pool.pool, broker_id)

@@ -1,0 +1,1 @@
+"""Serve the live page of in-sync replicas and what feeds it."""

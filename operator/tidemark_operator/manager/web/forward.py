@@ -1,0 +1,66 @@
+"""Forward a page's requests from an operator on standby to the one that leads."""
+
+import asyncio
+from collections.abc import Callable
+
+import aiohttp
+from aiohttp import web
+
+from tidemark_operator.manager.web.routes import leader_sentence, problem
+from tidemark_operator.manager.web.static_files import SAFE_HEADERS
+
+FORWARDED = "X-Tidemark-Forwarded"  # a request that was forwarded once is not forwarded again
+CONNECT_SECONDS = 2.0
+READ_SECONDS = 10.0  # a stream has a beat each second
+WRITE_SECONDS = 10.0
+MAX_FORWARDED = 64
+PASSED_ON = ("Content-Type", "Cache-Control")
+
+
+class ForwardToLeader:
+    def __init__(self, leader_address: Callable[[], str], port: int) -> None:
+        """Create it; the leader serves the same routes at `port` of its address."""
+        self._leader_address = leader_address
+        self._port = port
+        self._under_way = 0
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        address = self._leader_address()
+        if not address or FORWARDED in request.headers:
+            return problem(503, f"this operator is on standby: {leader_sentence(address)}")
+        if self._under_way >= MAX_FORWARDED:
+            return problem(503, f"{MAX_FORWARDED} pages are open, no more are forwarded")
+        self._under_way += 1
+        try:
+            return await self._forward(request, address)
+        except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+            why = str(error) or type(error).__name__
+            return problem(
+                502, f"this operator is on standby, and {address} does not answer: {why}"
+            )
+        finally:
+            self._under_way -= 1
+
+    async def _forward(self, request: web.Request, address: str) -> web.StreamResponse:
+        url = f"http://{address.rpartition(':')[0]}:{self._port}{request.path_qs}"
+        headers = {FORWARDED: "1"}
+        if "Last-Event-ID" in request.headers:
+            headers["Last-Event-ID"] = request.headers["Last-Event-ID"]
+        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=READ_SECONDS)
+        async with (
+            aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
+            session.get(url, headers=headers) as answer,
+        ):
+            passed_on = {name: answer.headers[name] for name in PASSED_ON if name in answer.headers}
+            response = web.StreamResponse(
+                status=answer.status, headers={**SAFE_HEADERS, **passed_on}
+            )
+            await response.prepare(request)
+            try:
+                async for body in answer.content.iter_any():
+                    async with asyncio.timeout(WRITE_SECONDS):
+                        await response.write(body)
+            except (aiohttp.ClientError, TimeoutError, ConnectionError):
+                if request.transport is not None:
+                    request.transport.abort()  # the page sees that it ended, and connects again
+            return response
