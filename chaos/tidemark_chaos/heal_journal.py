@@ -41,17 +41,16 @@ class HealJournal:
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / JOURNAL
-        self._stored = _Stored(os.getpid(), start_time(os.getpid()) or 0, [])
+        self._undo: list[Undo] = []
 
     def add(self, action: Literal["resume", "stop"], pid: int, what: str) -> None:
         started = start_time(pid)
         if started is not None:
-            self._stored.undo.append(Undo(action, pid, started, what))
+            self._undo.append(Undo(action, pid, started, what))
             self._write()
 
     def remove(self, action: Literal["resume", "stop"], pid: int) -> None:
-        kept = [each for each in self._stored.undo if (each.action, each.pid) != (action, pid)]
-        self._stored.undo = kept
+        self._undo = [each for each in self._undo if (each.action, each.pid) != (action, pid)]
         self._write()
 
     def close(self) -> None:
@@ -59,9 +58,10 @@ class HealJournal:
         self._path.unlink(missing_ok=True)
 
     def _write(self) -> None:
+        stored = _Stored(os.getpid(), start_time(os.getpid()) or 0, self._undo)
         new = self._path.with_suffix(".new")
         with new.open("wb") as file:
-            file.write(msgspec.json.encode(self._stored))
+            file.write(msgspec.json.encode(stored))
             file.flush()
             os.fsync(file.fileno())
         new.replace(self._path)

@@ -64,6 +64,9 @@ class Observations:
     online_violations: list[str] = field(default_factory=list)
     verified: VerifyReport | None = None
 
+    def on_abort(self, reason: str) -> None:
+        self.aborted = reason
+
     @property
     def is_good(self) -> bool:
         is_verified = self.verified is not None and self.verified.is_good
@@ -326,7 +329,7 @@ class ChaosRun:
             self._seen.series.on_event(event)
 
     def _abort(self, reason: str) -> None:
-        self._seen.aborted = reason
+        self._seen.on_abort(reason)
         self._note("guard", f"aborted: {reason}")
         self._tell_at(_now_ms(), f"aborted: {reason}")
 

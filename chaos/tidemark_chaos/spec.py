@@ -376,8 +376,9 @@ def _overlaps(spec: ExperimentSpec) -> Iterator[str]:
     for begin, end, number in windows(spec):
         active = [entry for entry in active if entry[1] > begin]
         at_once = sum(_brokers(spec.faults[entry[2]]) for entry in active)
-        if active and at_once + _brokers(spec.faults[number]) > limit:
-            other = active[-1]
+        own = _brokers(spec.faults[number])
+        if at_once and own and at_once + own > limit:
+            other = next(entry for entry in active if _brokers(spec.faults[entry[2]]))
             if (other[2], number) not in told:
                 told.add((other[2], number))
                 yield (

@@ -10,6 +10,8 @@ import msgspec
 from tidemark_chaos.verification import percentile
 from tidemark_chaos.workload_log import ACKNOWLEDGED, Event, Produced, Read, Stalled, Started
 
+INTERRUPTION_MS = 50.0  # longer than a busy machine keeps a process waiting, mostly
+
 
 def _doubles() -> "array[float]":
     return array("d")
@@ -121,6 +123,23 @@ def longest_gap(times_ms: "array[float]", begin_ms: float, end_ms: float) -> Gap
     if end_ms - before > longest.length_ms:
         longest = Gap(before, end_ms)
     return longest
+
+
+def first_after_gap(times_ms: "array[float]", begin_ms: float, end_ms: float) -> float:
+    """Return the end of the first interruption in the window; without one the first event.
+
+    What was under way may still be acknowledged after the begin, so the first event is not it.
+    """
+    first = bisect_right(times_ms, begin_ms)
+    before = begin_ms
+    for place in range(first, len(times_ms)):
+        at = times_ms[place]
+        if at - before >= INTERRUPTION_MS:
+            return at
+        if at >= end_ms:
+            break
+        before = at
+    return times_ms[first] if first < len(times_ms) else end_ms
 
 
 class Latency(msgspec.Struct, frozen=True, rename="camel"):

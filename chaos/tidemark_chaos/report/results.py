@@ -15,8 +15,15 @@ from tidemark_chaos.history_checker import REPORTED_ONLY
 from tidemark_chaos.runner import FaultRecord, Observations
 from tidemark_chaos.spec import ChaosExperiment, Role, Workload
 from tidemark_chaos.timeline import Change
-from tidemark_chaos.verification import VerifyReport
-from tidemark_chaos.workload_series import Gap, Latency, WorkloadSeries, latency_of, longest_gap
+from tidemark_chaos.verification import VerifyReport, percentile
+from tidemark_chaos.workload_series import (
+    Gap,
+    Latency,
+    WorkloadSeries,
+    first_after_gap,
+    latency_of,
+    longest_gap,
+)
 
 BIN_MS = 100.0
 AROUND_MS = 10_000.0  # of load without a fault: the latency before and after
@@ -63,6 +70,26 @@ class FaultFigures(_Struct, frozen=True):
     latency_after: Latency
 
 
+class Spread(_Struct, frozen=True):
+    """Of one figure over the faults of a kind; only those that have it count."""
+
+    count: int
+    p50_ms: float
+    max_ms: float
+
+
+class KindFigures(_Struct, frozen=True):
+    kind: str
+    role: str
+    count: int
+    detect: Spread | None
+    elect: Spread | None
+    first_ack: Spread | None
+    full_isr: Spread | None
+    write_gap: Spread | None
+    read_gap: Spread | None
+
+
 class AnomalyRow(_Struct, frozen=True):
     name: str
     count: int
@@ -100,6 +127,7 @@ class ChaosReport(_Struct, frozen=True):
     worst_read_lag_ms: float
     latency: Latency
     faults: tuple[FaultFigures, ...]
+    by_kind: tuple[KindFigures, ...]
     anomalies: tuple[AnomalyRow, ...]
     partitions: tuple[PartitionRow, ...]
     timeline: tuple[Change, ...]
@@ -116,6 +144,7 @@ def chaos_report(
         for partition in sorted(seen.series.partitions)
     )
     verdict, sentence = _verdict(seen)
+    faults = fault_figures(seen)
     return ChaosReport(
         name=experiment.metadata.name,
         verdict=verdict,
@@ -137,7 +166,8 @@ def chaos_report(
         read_gap_ms=max((row.read_gap_ms for row in partitions), default=0.0),
         worst_read_lag_ms=0.0 if verified is None else verified.worst_read_lag_ms,
         latency=_latency(seen.series, begin_ms, end_ms),
-        faults=fault_figures(seen),
+        faults=faults,
+        by_kind=figures_by_kind(faults),
         anomalies=_anomalies(seen),
         partitions=partitions,
         timeline=tuple(seen.timeline.changes),
@@ -164,12 +194,13 @@ def _verdict(seen: Observations) -> tuple[Verdict, str]:
 
 def _reasons(seen: Observations) -> tuple[str, ...]:
     reasons = [*([seen.aborted] if seen.aborted else []), *seen.problems]
-    reasons += seen.online_violations[:3]
+    reasons += seen.online_violations[:1]
     if (verified := seen.verified) is not None:
-        reasons += verified.verdict.examples[:5] + verified.verdict.complaints[:3]
+        reasons += verified.verdict.examples[:3] + verified.verdict.complaints[:2]
         reasons += _differences(verified)
         for entry in verified.broken_guarantees:
-            reasons += [f"{entry.name} ({entry.count}): {text}" for text in entry.samples[:1]]
+            text = next(iter(entry.samples), "")
+            reasons.append(f"{entry.name} ({entry.count}): partition {text}")
     return tuple(reasons[:MAX_REASONS])
 
 
@@ -205,7 +236,8 @@ def _anomalies(seen: Observations) -> tuple[AnomalyRow, ...]:
         )
         for entry in verified.anomalies:
             is_broken = entry.name not in REPORTED_ONLY
-            found[entry.name] = AnomalyRow(entry.name, entry.count, is_broken, entry.samples)
+            samples = tuple(f"partition {text}" for text in entry.samples)
+            found[entry.name] = AnomalyRow(entry.name, entry.count, is_broken, samples)
     rows = [found.pop(name, AnomalyRow(name, 0, False)) for name in CHECKED]
     return (*rows, *found.values())
 
@@ -215,10 +247,41 @@ def _anomalies(seen: Observations) -> tuple[AnomalyRow, ...]:
 
 def fault_figures(seen: Observations) -> tuple[FaultFigures, ...]:
     faults = sorted(seen.faults, key=lambda fault: fault.begin_ms)
-    ends = [fault.begin_ms for fault in faults[1:]] + [_end_of_faults(seen)]
+    return tuple(_figures(fault, seen, _next_begin(fault, faults, seen)) for fault in faults)
+
+
+def figures_by_kind(faults: Sequence[FaultFigures]) -> tuple[KindFigures, ...]:
+    """Return the figures of each kind and role, in the order of the first of them."""
+    groups: dict[tuple[str, str], list[FaultFigures]] = {}
+    for fault in faults:
+        if not fault.skipped:
+            groups.setdefault((fault.kind, fault.role), []).append(fault)
     return tuple(
-        _figures(fault, seen, next_ms) for fault, next_ms in zip(faults, ends, strict=True)
+        KindFigures(
+            kind=kind,
+            role=role,
+            count=len(group),
+            detect=_spread(each.detect_ms for each in group),
+            elect=_spread(each.elect_ms for each in group),
+            first_ack=_spread(each.first_ack_ms for each in group),
+            full_isr=_spread(each.full_isr_ms for each in group),
+            write_gap=_spread(each.write_gap_ms for each in group),
+            read_gap=_spread(each.read_gap_ms for each in group),
+        )
+        for (kind, role), group in groups.items()
     )
+
+
+def _spread(values: Iterable[float | None]) -> Spread | None:
+    found = sorted(value for value in values if value is not None)
+    return Spread(len(found), percentile(found, 50), found[-1]) if found else None
+
+
+def _next_begin(fault: FaultRecord, faults: Sequence[FaultRecord], seen: Observations) -> float:
+    """Return when the next fault began that began after this one was healed."""
+    healed_ms = fault.heal_ms or fault.begin_ms
+    later = [each.begin_ms for each in faults if each.begin_ms > healed_ms and not each.skipped]
+    return min(later, default=_end_of_faults(seen))
 
 
 def _figures(fault: FaultRecord, seen: Observations, next_ms: float) -> FaultFigures:
@@ -234,7 +297,11 @@ def _figures(fault: FaultRecord, seen: Observations, next_ms: float) -> FaultFig
         partition: longest_gap(entry.acknowledged_ms, begin_ms, end_ms)
         for partition, entry in series.partitions.items()
     }
-    of_led = [gaps[partition] for partition in fault.led if partition in gaps]
+    first_acks = [
+        first_after_gap(series.partitions[partition].acknowledged_ms, begin_ms, end_ms)
+        for partition in fault.led
+        if partition in series.partitions
+    ]
     return FaultFigures(
         number=fault.number,
         kind=fault.kind,
@@ -245,7 +312,7 @@ def _figures(fault: FaultRecord, seen: Observations, next_ms: float) -> FaultFig
         skipped=fault.skipped,
         detect_ms=_since(begin_ms, detect_ms),
         elect_ms=_since(begin_ms, _elected(changes, fault)),
-        first_ack_ms=_since(begin_ms, max((gap.end_ms for gap in of_led), default=None)),
+        first_ack_ms=_since(begin_ms, max(first_acks, default=None)),
         full_isr_ms=_since(begin_ms, full_ms),
         healed_ms=_since(begin_ms, fault.heal_ms),
         write_gap_ms=_longest(gaps.values()),
@@ -291,6 +358,7 @@ def _full_again(
     wanted: dict[int, int] = {}
     states: dict[int, str] = {}
     was_less = False
+    healed_ms = fault.heal_ms or fault.begin_ms
     for change in seen.timeline.changes:
         if change.t_ms > end_ms:
             return None
@@ -304,7 +372,7 @@ def _full_again(
         is_full = sizes == wanted and all(
             states.get(broker_id) == "Active" for broker_id in fault.brokers
         )
-        if is_full and was_less:
+        if is_full and was_less and change.t_ms >= healed_ms:
             return change.t_ms
         was_less = was_less or not is_full
     return None

@@ -7,6 +7,8 @@
 import argparse
 import asyncio
 import itertools
+import os
+import shlex
 import signal
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
@@ -83,7 +85,8 @@ async def _run(
         seen = await chaos.run()
     finally:
         journal.close()
-    command = f"tidemark chaos run -f {arguments.file} --seed {seed}"
+    file = shlex.quote(os.fsencode(arguments.file).decode(errors="replace"))
+    command = f"tidemark chaos run -f {file} --seed {seed}"
     report = chaos_report(experiment, seed, command, seen)
     await asyncio.to_thread(write_reports, out, report)
     return report
