@@ -93,7 +93,8 @@ class ChaosRun:
         self._online = OnlineCheck()
         self._struck: dict[int, tuple[int, ...]] = {}  # by number of the fault that holds them
         self._next_line = 0
-        self._status: ClusterStatus | None = None
+        self._status: ClusterStatus | None = None  # of the last sample
+        self._known: ClusterStatus | None = None  # of the last one that the controller answered
 
     async def run(self) -> Observations:
         """Run the experiment; heal and clean up also when it is cancelled.
@@ -207,7 +208,7 @@ class ChaosRun:
             return
         if rests:
             await self._environment.rest(brokers)
-        status = await self._environment.status()
+        status = self._known
         record.brokers = brokers
         record.led = led_by(status, self._spec.workload.topic, brokers)
         epochs = _epochs(status)
@@ -243,8 +244,7 @@ class ChaosRun:
         while True:
             struck = frozenset(each for brokers in self._struck.values() for each in brokers)
             try:
-                status = await self._environment.status()
-                return choose(fault, status, self._spec.workload.topic, struck)
+                return choose(fault, self._known, self._spec.workload.topic, struck)
             except NoTarget as error:
                 if time.monotonic() > ends:
                     record.skipped, record.begin_ms = str(error), _now_ms()
@@ -306,6 +306,7 @@ class ChaosRun:
         while True:
             began = time.monotonic()
             self._status = await self._environment.status()
+            self._known = self._status or self._known
             now_ms = _now_ms()
             self._seen.timeline.on_sample(now_ms, self._status)
             self._tell_changes()

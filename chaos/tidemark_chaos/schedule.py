@@ -9,7 +9,17 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidemark_chaos.spec import ExperimentSpec, FaultName, FaultSpec, Role, seconds, windows
+from tidemark_chaos.spec import (
+    OF_THE_NETWORK,
+    Direction,
+    ExperimentSpec,
+    FaultName,
+    FaultSpec,
+    Party,
+    Role,
+    seconds,
+    windows,
+)
 
 JITTER = 0.2  # of a fault that repeats: as a part of the time that is free before the next one
 
@@ -26,6 +36,9 @@ class PlannedFault:
     draw: float  # from 0 to 1: which one of several brokers
     at_seconds: float | None = None  # since the first moment of the faults
     quiet_seconds: float = 0.0  # load without a fault before it, where it has no time
+    from_: tuple[Party, ...] = ()
+    direction: Direction = Direction.BOTH
+    delay_seconds: float = 0.0
 
 
 def schedule(spec: ExperimentSpec, seed: int) -> Iterator[PlannedFault]:
@@ -80,4 +93,7 @@ def _planned(
         draw=draw,
         at_seconds=None if at_seconds is None else round(at_seconds, 3),
         quiet_seconds=round(quiet_seconds, 3),
+        from_=fault.from_ if fault.kind in OF_THE_NETWORK else (),
+        direction=fault.direction,
+        delay_seconds=fault.delay_seconds,
     )

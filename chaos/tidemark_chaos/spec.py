@@ -42,6 +42,19 @@ class FaultName(StrEnum):
     API_SERVER_OUTAGE = "api-server-outage"
 
 
+class Party(StrEnum):
+    """Whom a broker is disconnected from."""
+
+    PEERS = "peers"
+    CONTROLLER = "controller"
+
+
+class Direction(StrEnum):
+    BOTH = "both"
+    OUT = "out"  # what the broker sends
+    IN = "in"
+
+
 class Role(StrEnum):
     LEADER = "leader"
     FOLLOWER = "follower"
@@ -59,6 +72,8 @@ LASTING = frozenset(FaultName) - {
     FaultName.POD_DELETE,
 }
 OF_THE_CONTROLLER = frozenset({FaultName.KILL, FaultName.TERMINATE, FaultName.PAUSE})
+
+OF_THE_NETWORK = frozenset({FaultName.NETWORK_CUT, FaultName.NETWORK_DELAY})
 
 Positive = Annotated[int, Meta(ge=1)]
 
@@ -82,6 +97,13 @@ class FaultSpec(_Struct, frozen=True):
     at: str | None = None  # since the first moment of the faults
     every: str | None = None
     for_: str | None = msgspec.field(default=None, name="for")
+    from_: tuple[Party, ...] = msgspec.field(default=tuple(Party), name="from")  # network only
+    direction: Direction = Direction.BOTH  # network only
+    delay: str | None = None  # network-delay only
+
+    @property
+    def delay_seconds(self) -> float:
+        return 0.0 if self.delay is None else seconds(self.delay)
 
     @property
     def for_seconds(self) -> float:
@@ -251,6 +273,7 @@ def _unreadable_durations(spec: ExperimentSpec) -> Iterator[str]:
             (f"{place}.at", fault.at, False),
             (f"{place}.every", fault.every, True),
             (f"{place}.for", fault.for_, True),
+            (f"{place}.delay", fault.delay, True),
         ]
     for place, text, is_positive in values:
         if text is None:
@@ -297,6 +320,7 @@ def _fault_problems(spec: ExperimentSpec, fault: FaultSpec) -> Iterator[str]:
         yield f"{fault.kind} without a time cannot be undone, because it never ends: add for"
     if fault.kind not in LASTING and fault.for_ is not None:
         yield f"{fault.kind} happens once, brokers start again by themselves: remove for"
+    yield from _network_problems(fault)
     if target.topic not in ("", workload.topic):
         yield (
             f"target.topic: {target.topic!r} does not exist in this experiment, whose topic is"
@@ -323,6 +347,16 @@ def _fault_problems(spec: ExperimentSpec, fault: FaultSpec) -> Iterator[str]:
             f"target.count: {target.count} brokers at the same time are more than"
             f" guards.maxBrokersAtOnce: {spec.guards.max_brokers_at_once}"
         )
+
+
+def _network_problems(fault: FaultSpec) -> Iterator[str]:
+    is_default = fault.from_ == tuple(Party) and fault.direction is Direction.BOTH
+    if fault.kind not in OF_THE_NETWORK and not is_default:
+        yield f"{fault.kind} has no from and no direction; remove them"
+    if not fault.from_ or len(set(fault.from_)) != len(fault.from_):
+        yield f"from: expected one or each of {', '.join(Party)}"
+    if (fault.delay is None) == (fault.kind is FaultName.NETWORK_DELAY):
+        yield "delay: expected with kind network-delay, and only there"
 
 
 def _timing_problems(spec: ExperimentSpec) -> Iterator[str]:

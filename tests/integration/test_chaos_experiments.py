@@ -32,6 +32,14 @@ SHORT = """\
     - {kind: kill, target: {role: controller}}
     - {kind: terminate, target: {role: follower}}
 """
+NETWORK = """\
+  rounds: 2
+  quiet: 500ms
+  workload: {recordsPerSecond: 50}
+  faults:
+    - {kind: network-cut, target: {role: leader}, from: [controller], for: 5s}
+    - {kind: network-delay, target: {role: follower}, delay: 200ms, for: 2s}
+"""
 LONG_PAUSE = """\
   rounds: 1
   quiet: 100ms
@@ -68,6 +76,17 @@ def test_a_short_experiment_is_green_and_leaves_its_reports(tmp_path: Path) -> N
     assert not (out / JOURNAL).exists()
     assert not (out / "data").exists()
     assert processes_of(out) == []
+
+
+def test_links_are_cut_and_delayed_and_heal(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ended = chaos("run", "-f", str(experiment(tmp_path, NETWORK)), "--out", str(out))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    cut, slow = json.loads((out / "report.json").read_bytes())["faults"]
+    assert 1000 < cut["electMs"] < 5000 <= cut["healedMs"] < cut["fullIsrMs"]
+    assert cut["text"] == f"broker {cut['brokers'][0]} disconnected from controller for 5 s"
+    # What a follower is slow by, a record with acks=all waits for.
+    assert slow["latencyDuring"]["p50Ms"] > 100 > slow["latencyBefore"]["p50Ms"]
 
 
 def test_a_set_up_that_loses_records_ends_red(tmp_path: Path) -> None:

@@ -7,17 +7,20 @@ import asyncio
 import os
 import shutil
 import signal
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 
+from tidemark_chaos.environments import child_processes
 from tidemark_chaos.environments.processes import (
     BROKERS,
     RECORD_TIMEOUT_MS,
     ProcessesEnvironment,
 )
 from tidemark_chaos.heal_journal import HealJournal
-from tidemark_chaos.spec import ExperimentSpec, Workload
+from tidemark_chaos.links import CONTROLLER, Links, Place
+from tidemark_chaos.spec import OF_THE_NETWORK, ExperimentSpec, Workload
 from tidemark_chaos.workload_log import Event, decode_event
 
 PLAIN_TIMEOUT_MS = 5_000  # without idempotence: then the outcome is unknown
@@ -45,6 +48,12 @@ class ChaosProcesses(ProcessesEnvironment):
         self._journal = journal
         self._is_restarting = False
         self._position = 0  # in the file of events
+        self._pids: dict[Place, int] = {}
+        self._has_links = any(fault.kind in OF_THE_NETWORK for fault in spec.faults)
+        self._are_links_open = False
+        self.links = Links(self._pid_of_place, (CONTROLLER, *range(BROKERS)))
+        if self._has_links:
+            self.ports = ProcessesEnvironment.ports + 3 * BROKERS
 
     async def prepare(self) -> None:
         """Delete what an earlier experiment left in the directory."""
@@ -95,6 +104,10 @@ class ChaosProcesses(ProcessesEnvironment):
         if self._load is not None and self._load.returncode is not None:
             raise self._ended("a running workload", "load")
 
+    async def pid_of(self, broker_id: int) -> int | None:
+        """Return a broker's process id from the process table: the operator may be paused."""
+        return self._pid_of_place(broker_id)
+
     @property
     def operator_pid(self) -> int:
         assert self._cluster is not None
@@ -116,7 +129,47 @@ class ChaosProcesses(ProcessesEnvironment):
         finally:
             self._is_restarting = False
 
+    def cluster_command(self, first_port: int, data: Path) -> list[str]:
+        command = super().cluster_command(first_port, data)
+        if self._has_links:
+            command += ["--proxy-port", str(first_port + ProcessesEnvironment.ports)]
+        return command
+
+    async def _open_links(self) -> None:
+        """Open a proxy for each broker's way to the controller, and in front of its two ports."""
+        assert self._port_range is not None
+        self._are_links_open = True
+        first = self._port_range.first
+        proxy = first + ProcessesEnvironment.ports
+        for broker in range(BROKERS):
+            open_link = self.links.open_link
+            await open_link(proxy + broker, CONTROLLER, first, dialer=broker)
+            await open_link(proxy + BROKERS + broker, broker, first + 1 + broker)
+            await open_link(proxy + 2 * BROKERS + broker, broker, first + 1 + BROKERS + broker)
+
+    def _pid_of_place(self, place: Place) -> int | None:
+        """Return the process that dials, as the process table has it: brokers are restarted."""
+        if self._cluster is None:
+            return None
+        if place == CONTROLLER:
+            return self._cluster.pid
+        known = self._pids.get(place)
+        if known is None or not _is_broker(known, place):
+            self._pids = {
+                each: pid
+                for pid in child_processes.descendants(self._cluster.pid)
+                for each in range(BROKERS)
+                if _is_broker(pid, each)
+            }
+        return self._pids.get(place)
+
+    async def tear_down(self) -> None:
+        await super().tear_down()
+        await self.links.close()
+
     async def _start_cluster(self) -> None:
+        if self._has_links and not self._are_links_open:
+            await self._open_links()
         await super()._start_cluster()
         self._journal.add("stop", self.operator_pid, "the operator and its brokers")
 
@@ -136,6 +189,10 @@ class ChaosProcesses(ProcessesEnvironment):
     def _check_cluster(self) -> None:
         if not self._is_restarting:
             super()._check_cluster()
+
+
+def _is_broker(pid: int, broker_id: int) -> bool:
+    return ("--broker-id", str(broker_id)) in pairwise(child_processes.command_line(pid))
 
 
 def _manifest(workload: Workload) -> str:

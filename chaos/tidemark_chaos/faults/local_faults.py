@@ -17,8 +17,9 @@ from tidemark_client.errors import CommandFailed
 from tidemark_client.waiting import until
 
 from tidemark_chaos.heal_journal import HealJournal
+from tidemark_chaos.links import CONTROLLER, Links, Place
 from tidemark_chaos.schedule import PlannedFault
-from tidemark_chaos.spec import ExperimentSpec, FaultName, Role
+from tidemark_chaos.spec import Direction, ExperimentSpec, FaultName, Party, Role
 
 SUCCESSOR_LIFE_SECONDS = 0.3  # it is opening its logs then, or registering
 BACK_SECONDS = 60.0
@@ -31,17 +32,17 @@ POSSIBLE = frozenset(
         FaultName.TERMINATE,
         FaultName.PAUSE,
         FaultName.ROLLING_RESTART,
+        FaultName.NETWORK_CUT,
+        FaultName.NETWORK_DELAY,
     }
 )
-NO_PROXY = "connections between local brokers go over the loopback device without a proxy"
+NO_PACKETS = "proxies carry streams, not packets; use network-delay or network-cut"
 NO_VOLUME = "local brokers share the file system of this machine"
 NEEDS = {
     FaultName.POD_DELETE: "there are no pods; use kill or terminate",
     FaultName.NODE_DOWN: "there is one machine; use pause or kill",
-    FaultName.NETWORK_CUT: NO_PROXY,
-    FaultName.NETWORK_DELAY: NO_PROXY,
-    FaultName.NETWORK_LOSS: NO_PROXY,
-    FaultName.BANDWIDTH: NO_PROXY,
+    FaultName.NETWORK_LOSS: NO_PACKETS,
+    FaultName.BANDWIDTH: "proxies have no limit of bytes; use network-delay",
     FaultName.DISK_FULL: NO_VOLUME,
     FaultName.DISK_SLOW: NO_VOLUME,
     FaultName.DISK_ERROR: NO_VOLUME,
@@ -54,6 +55,10 @@ Tell = Callable[[float, str], None]  # Unix time in ms, and what was done
 
 class Cluster(Protocol):
     topic_name: str
+    brokers: int
+
+    @property
+    def links(self) -> Links: ...
 
     async def pid_of(self, broker_id: int) -> int | None: ...
 
@@ -98,6 +103,8 @@ class LocalFaults:
         self._cluster = cluster
         self._journal = journal
         self._paused: dict[int, str] = {}  # process id -> whose
+        self._cut: dict[int, list[tuple[Place, Place]]] = {}  # by number of the fault
+        self._slow: dict[int, dict[tuple[Place, Place], float]] = {}
 
     async def strike(
         self, fault: PlannedFault, brokers: tuple[int, ...], on_begin: Tell, on_heal: Tell
@@ -118,11 +125,17 @@ class LocalFaults:
                 await self._pause(pids, fault.for_seconds, on_begin, on_heal)
             case FaultName.ROLLING_RESTART:
                 await self._roll(brokers, on_begin, on_heal)
+            case FaultName.NETWORK_CUT | FaultName.NETWORK_DELAY:
+                await self._disturb(fault, brokers, on_begin, on_heal)
             case _:
-                raise AssertionError(f"{fault.kind} is not possible with signals")
+                raise AssertionError(f"{fault.kind} is not possible in local mode")
 
     def heal(self) -> list[str]:
-        """Resume what is paused, and return whose processes these were."""
+        """Resume what is paused, heal all links, and return whose processes were paused."""
+        if self._cut or self._slow:
+            self._cut.clear()
+            self._slow.clear()
+            self._set_links()
         resumed = []
         for pid, whose in tuple(self._paused.items()):
             with suppress(ProcessLookupError):
@@ -190,6 +203,39 @@ class LocalFaults:
                     self._journal.remove("resume", pid)
             on_heal(t_ms, f"SIGCONT of {whose}")
 
+    async def _disturb(
+        self, fault: PlannedFault, brokers: tuple[int, ...], on_begin: Tell, on_heal: Tell
+    ) -> None:
+        """Cut or delay links until `for` is over. They are ours: they end with this process."""
+        directions = directions_of(fault, brokers, self._cluster.brokers)
+        is_cut = fault.kind is FaultName.NETWORK_CUT
+        words = "disconnected from" if is_cut else f"{fault.delay_seconds:g} s from"
+        text = f"{_names(brokers)} {words} {' and '.join(fault.from_)}"
+        if fault.direction is not Direction.BOTH:
+            text += f", {fault.direction}bound only"
+        try:
+            if is_cut:
+                self._cut[fault.number] = directions
+            else:
+                self._slow[fault.number] = dict.fromkeys(directions, fault.delay_seconds)
+            t_ms = _now_ms()
+            self._set_links()
+            on_begin(t_ms, f"{text} for {fault.for_seconds:g} s")
+            await asyncio.sleep(fault.for_seconds)
+        finally:
+            self._cut.pop(fault.number, None)
+            self._slow.pop(fault.number, None)
+            t_ms = _now_ms()
+            self._set_links()
+            on_heal(t_ms, f"the links of {_names(brokers)} are healed")
+
+    def _set_links(self) -> None:
+        self._cluster.links.cut(pair for pairs in self._cut.values() for pair in pairs)
+        slow: dict[tuple[Place, Place], float] = {}
+        for delays in self._slow.values():
+            slow.update(delays)
+        self._cluster.links.delay(slow)
+
     async def _roll(self, brokers: tuple[int, ...], on_begin: Tell, on_heal: Tell) -> None:
         """Stop all brokers in turn; each is back in sync before the next one."""
         tell = on_begin
@@ -215,6 +261,25 @@ class LocalFaults:
                 to_do="read the logs next to the report",
             )
         return pid
+
+
+def directions_of(
+    fault: PlannedFault, brokers: tuple[int, ...], count: int
+) -> list[tuple[Place, Place]]:
+    """Return each (from, to) that a network fault of these brokers disturbs."""
+    found = []
+    for broker_id in brokers:
+        places: list[Place] = []
+        if Party.PEERS in fault.from_:
+            places += [place for place in range(count) if place not in brokers]
+        if Party.CONTROLLER in fault.from_:
+            places.append(CONTROLLER)
+        for place in places:
+            if fault.direction is not Direction.IN:
+                found.append((broker_id, place))
+            if fault.direction is not Direction.OUT:
+                found.append((place, broker_id))
+    return found
 
 
 def _names(brokers: tuple[int, ...]) -> str:

@@ -193,7 +193,8 @@ def _kind_table(kinds: Sequence[KindFigures]) -> str:
 def _spread(spread: Spread | None) -> str:
     if spread is None:
         return "-"
-    return f"{_time(spread.p50_ms)} / {_time(spread.max_ms)}"
+    longest = _time(spread.max_ms)
+    return longest if spread.count == 1 else f"{_time(spread.p50_ms)} / {longest}"
 
 
 def _fault_table(report: ChaosReport) -> str:

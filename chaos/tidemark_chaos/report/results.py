@@ -291,7 +291,7 @@ def _figures(fault: FaultRecord, seen: Observations, next_ms: float) -> FaultFig
     next_ms = max(next_ms, fault.heal_ms or begin_ms)
     changes = [each for each in seen.timeline.changes if begin_ms < each.t_ms <= next_ms]
     detect_ms = next((each.t_ms for each in changes if _shows(each, fault)), None)
-    full_ms = None if detect_ms is None else _full_again(seen, fault, detect_ms, next_ms)
+    full_ms = None if detect_ms is None else _full_again(seen, fault, detect_ms)
     end_ms = full_ms or fault.recovered_ms or next_ms
     gaps = {
         partition: longest_gap(entry.acknowledged_ms, begin_ms, end_ms)
@@ -350,18 +350,17 @@ def _elected(changes: Sequence[Change], fault: FaultRecord) -> float | None:
     return max(first.values(), default=None)
 
 
-def _full_again(
-    seen: Observations, fault: FaultRecord, detect_ms: float, end_ms: float
-) -> float | None:
-    """Return when every in-sync set was full again and every struck broker active."""
+def _full_again(seen: Observations, fault: FaultRecord, detect_ms: float) -> float | None:
+    """Return when every in-sync set was full again and every struck broker active.
+
+    Where another fault begins before that, it is the recovery from both.
+    """
     sizes: dict[int, int] = {}
     wanted: dict[int, int] = {}
     states: dict[int, str] = {}
     was_less = False
     healed_ms = fault.heal_ms or fault.begin_ms
     for change in seen.timeline.changes:
-        if change.t_ms > end_ms:
-            return None
         if change.what == "isr":
             sizes[change.partition] = len(change.in_sync)
             wanted[change.partition] = max(wanted.get(change.partition, 0), len(change.in_sync))

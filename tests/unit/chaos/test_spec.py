@@ -99,6 +99,18 @@ def test_other_durations_are_not(text: str) -> None:
             {"faults": [{"kind": "kill", "target": {"role": "follower", "count": 2}}]},
             "2 brokers at the same time are more than guards.maxBrokersAtOnce: 1",
         ),
+        (
+            {"faults": [{"kind": "kill", "from": ["peers"]}]},
+            "kill has no from and no direction; remove them",
+        ),
+        (
+            {"faults": [{"kind": "network-cut", "for": "1s", "from": []}]},
+            "from: expected one or each of peers, controller",
+        ),
+        (
+            {"faults": [{"kind": "network-delay", "for": "1s"}]},
+            "delay: expected with kind network-delay",
+        ),
         ({"workload": {"acks": "1"}}, "an idempotent producer needs acks all"),
         ({"workload": {"acks": "0"}}, "spec.workload.acks: invalid enum value '0'"),
         ({"workload": {"topic": "a/b"}}, "spec.workload.topic: expected `str` matching regex"),
@@ -183,6 +195,7 @@ def test_every_suite_of_the_examples_is_an_experiment_of_its_name(path: Path) ->
     assert impossible(experiment.spec, 3) == []
 
 
-def test_the_full_suite_plays_each_of_its_faults_once() -> None:
-    spec = parse_experiment((EXAMPLES[0].parent / "full.yaml").read_text()).spec
+@pytest.mark.parametrize("name", ["full", "network"])
+def test_these_suites_play_each_of_their_faults_once(name: str) -> None:
+    spec = parse_experiment((EXAMPLES[0].parent / f"{name}.yaml").read_text()).spec
     assert spec.rounds == len(spec.faults)

@@ -6,13 +6,21 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidemark_chaos.faults.local_faults import NEEDS, POSSIBLE, LocalFaults, impossible
+from tidemark_chaos.faults.local_faults import (
+    NEEDS,
+    POSSIBLE,
+    LocalFaults,
+    directions_of,
+    impossible,
+)
 from tidemark_chaos.heal_journal import HealJournal
+from tidemark_chaos.links import CONTROLLER, Links
 from tidemark_chaos.schedule import PlannedFault
-from tidemark_chaos.spec import FaultName, Role, parse_experiment
+from tidemark_chaos.spec import Direction, FaultName, Party, Role, parse_experiment
 from tidemark_client.cluster_status import ClusterStatus
 
 TEXT = """
@@ -40,9 +48,9 @@ def test_each_fault_is_possible_or_has_a_reason() -> None:
 
 
 def test_what_local_mode_cannot_do_is_named_with_its_reason() -> None:
-    assert problems("{kind: network-cut, for: 5s}") == [
-        "spec.faults[0].kind: network-cut is not possible in local mode: connections between local"
-        " brokers go over the loopback device without a proxy"
+    assert problems("{kind: network-loss, for: 5s}") == [
+        "spec.faults[0].kind: network-loss is not possible in local mode: proxies carry streams,"
+        " not packets; use network-delay or network-cut"
     ]
     assert "there are 3 brokers, not 5" in problems("{kind: kill}", factor=5)[0]
     assert "the pool 'other' does not exist" in problems("{kind: kill}", pool="other")[0]
@@ -54,9 +62,11 @@ class OneProcess:
     """A cluster whose only broker is a process that sleeps."""
 
     topic_name = "chaos"
+    brokers = 3
 
     def __init__(self) -> None:
         self.process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        self.links = Links(lambda _: None, (CONTROLLER, 0, 1, 2))
 
     async def pid_of(self, broker_id: int) -> int | None:
         return self.process.pid if broker_id == 0 else None
@@ -120,3 +130,18 @@ def test_a_pause_that_is_cancelled_is_healed(cluster: OneProcess, tmp_path: Path
 def wait_until_paused(cluster: OneProcess) -> None:
     _, status = os.waitpid(cluster.process.pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status)
+
+
+@pytest.mark.parametrize(
+    ("from_", "direction", "cut"),
+    [
+        (tuple(Party), Direction.OUT, [(1, 0), (1, 2), (1, CONTROLLER)]),
+        ((Party.PEERS,), Direction.IN, [(0, 1), (2, 1)]),
+        ((Party.CONTROLLER,), Direction.BOTH, [(1, CONTROLLER), (CONTROLLER, 1)]),
+    ],
+)
+def test_a_network_fault_disturbs_the_links_that_it_names(
+    from_: tuple[Party, ...], direction: Direction, cut: list[tuple[int, int]]
+) -> None:
+    fault = replace(pause(1), kind=FaultName.NETWORK_CUT, from_=from_, direction=direction)
+    assert directions_of(fault, (1,), 3) == cut
