@@ -40,8 +40,9 @@ class FaultRecord(msgspec.Struct, rename="camel"):
     number: int
     kind: str
     role: str
-    brokers: tuple[int, ...]
-    led: tuple[int, ...]  # the partitions that these led before
+    detail: str = ""
+    brokers: tuple[int, ...] = ()
+    led: tuple[int, ...] = ()  # the partitions that these led before
     text: str = ""
     begin_ms: float = 0.0
     heal_ms: float | None = None
@@ -201,7 +202,7 @@ class ChaosRun:
             raise group.exceptions[0] from group
 
     async def _play(self, fault: PlannedFault, *, rests: bool) -> None:
-        record = FaultRecord(fault.number, fault.kind.value, fault.role.value, (), ())
+        record = FaultRecord(fault.number, fault.kind.value, fault.role.value, fault.detail)
         self._seen.faults.append(record)
         brokers = await self._targets(fault, record)
         if brokers is None:

@@ -40,6 +40,22 @@ class PlannedFault:
     direction: Direction = Direction.BOTH
     delay_seconds: float = 0.0
 
+    @property
+    def detail(self) -> str:
+        """Return what tells this fault from others of its kind and role."""
+        parts = []
+        if self.from_ and self.from_ != tuple(Party):
+            parts.append(f"from {' and '.join(self.from_)}")
+        if self.direction is not Direction.BOTH:
+            parts.append(f"{self.direction}bound")
+        if self.delay_seconds:
+            parts.append(f"by {self.delay_seconds:g} s")
+        if self.count > 1:
+            parts.append(f"{self.count} brokers")
+        if self.for_seconds:
+            parts.append(f"for {self.for_seconds:g} s")
+        return ", ".join(parts)
+
 
 def schedule(spec: ExperimentSpec, seed: int) -> Iterator[PlannedFault]:
     """Yield the planned faults; without an end where only the duration bounds them."""

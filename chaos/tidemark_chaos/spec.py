@@ -19,6 +19,7 @@ API_VERSION = "tidemark.dev/v1alpha1"
 KIND = "ChaosExperiment"
 DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
 RESTART_SECONDS = 6.0  # how long a killed broker counts as away, for the check of overlaps
+NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 MAX_PLANNED = 10_000
 MAX_SECONDS = 7 * 86_400.0
 
@@ -176,7 +177,7 @@ class ExperimentSpec(_Struct, frozen=True):
 class Metadata(msgspec.Struct, frozen=True):
     """Other fields of Kubernetes' metadata are let through."""
 
-    name: str
+    name: Annotated[str, Meta(pattern=NAME, max_length=253)]
     namespace: str = "default"
 
 

@@ -40,6 +40,13 @@ NETWORK = """\
     - {kind: network-cut, target: {role: leader}, from: [controller], for: 5s}
     - {kind: network-delay, target: {role: follower}, delay: 200ms, for: 2s}
 """
+GUARDED = """\
+  rounds: 5
+  quiet: 500ms
+  workload: {recordsPerSecond: 50}
+  guards: {minInSync: 3, forSeconds: 1}
+  faults: [{kind: pause, target: {role: follower}, for: 100s}]
+"""
 LONG_PAUSE = """\
   rounds: 1
   quiet: 100ms
@@ -89,6 +96,19 @@ def test_links_are_cut_and_delayed_and_heal(tmp_path: Path) -> None:
     assert slow["latencyDuring"]["p50Ms"] > 100 > slow["latencyBefore"]["p50Ms"]
 
 
+def test_a_guard_aborts_heals_and_still_verifies(tmp_path: Path) -> None:
+    began = time.monotonic()
+    file = experiment(tmp_path, GUARDED)
+    ended = chaos("run", "-f", str(file), "--out", str(tmp_path / "out"), "-o", "json")
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert time.monotonic() - began < 90, "the pause would have lasted 100 s"
+    report = json.loads(ended.stdout)
+    assert report["verdict"] == "ABORTED"
+    assert "replicas in sync for more than 1 s, the guard is 3" in report["sentence"]
+    assert (report["lost"], len(report["faults"])) == (0, 1)
+    assert report["found"] == report["acknowledged"] > 100
+
+
 def test_a_set_up_that_loses_records_ends_red(tmp_path: Path) -> None:
     ended = chaos("run", "-f", "examples/chaos/unsafe-control.yaml", "--out", str(tmp_path))
     assert ended.returncode == 1, ended.stdout + ended.stderr
@@ -117,7 +137,10 @@ def test_a_runner_that_was_killed_is_healed_by_the_next_command(tmp_path: Path) 
         end_all(runner, tmp_path)
 
 
-def test_an_interrupt_heals_and_a_second_runner_is_rejected(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 1)])
+def test_an_interrupt_heals_and_a_second_runner_is_rejected(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
     runner = started(tmp_path)
     try:
         until(lambda: operator_is_paused(tmp_path), "a paused operator")
@@ -125,8 +148,8 @@ def test_an_interrupt_heals_and_a_second_runner_is_rejected(tmp_path: Path) -> N
         assert ended.returncode == 2
         assert f"Process {runner.pid} runs an experiment" in ended.stderr
         assert operator_is_paused(tmp_path)
-        runner.send_signal(signal.SIGINT)
-        assert runner.wait(timeout=60) == 130
+        runner.send_signal(number)
+        assert runner.wait(timeout=60) == code
         assert processes_of(tmp_path / "out") == []
         assert not (tmp_path / "out" / JOURNAL).exists()
     finally:

@@ -209,8 +209,10 @@ class LocalFaults:
         """Cut or delay links until `for` is over. They are ours: they end with this process."""
         directions = directions_of(fault, brokers, self._cluster.brokers)
         is_cut = fault.kind is FaultName.NETWORK_CUT
-        words = "disconnected from" if is_cut else f"{fault.delay_seconds:g} s from"
-        text = f"{_names(brokers)} {words} {' and '.join(fault.from_)}"
+        parties = " and ".join(fault.from_)
+        text = f"{_names(brokers)} disconnected from {parties}"
+        if not is_cut:
+            text = f"{_names(brokers)}: links to {parties} slower by {fault.delay_seconds:g} s"
         if fault.direction is not Direction.BOTH:
             text += f", {fault.direction}bound only"
         try:
@@ -251,6 +253,7 @@ class LocalFaults:
                 return has_new_epoch and view is not None and view.is_fully_in_sync
 
             await _until(is_back, f"broker {broker_id} back in sync")
+        on_heal(_now_ms(), f"{_names(brokers)} restarted in turn")
 
     async def _pid(self, broker_id: int) -> int:
         pid = await self._cluster.pid_of(broker_id)

@@ -115,7 +115,8 @@ def _header(report: ChaosReport) -> str:
     return (
         f'<header class="{report.verdict.value}"><div class="verdict">{report.verdict.value}</div>'
         f"<div><h1>{escape(report.name)}</h1><p>{escape(report.sentence)}.</p>"
-        f'<p class="dim">{began}, {report.seconds:.0f} s</p></div></header>'
+        f'<p class="dim">{began}, {report.seconds:.0f} s, tidemark {escape(report.version)}</p>'
+        "</div></header>"
         + (f'<ul class="reasons">{reasons}</ul>' if reasons else "")
         + f'<p class="again">Seed {report.seed}; again: <code>{escape(report.command)}</code></p>'
     )
@@ -174,7 +175,7 @@ def _table(heads: Sequence[str], rows: Iterable[str]) -> str:
 
 def _kind_table(kinds: Sequence[KindFigures]) -> str:
     heads = (
-        *("<kind", "<role", "faults", "detected", "leader elected", "first ack", "full ISR"),
+        *("<kind", "<role", "<", "faults", "detected", "leader elected", "first ack", "full ISR"),
         *("write gap", "read gap"),
     )
 
@@ -182,7 +183,7 @@ def _kind_table(kinds: Sequence[KindFigures]) -> str:
         spreads = (kind.detect, kind.elect, kind.first_ack, kind.full_isr)
         return (
             f'<tr><td class="l">{escape(kind.kind)}</td><td class="l">{escape(kind.role)}</td>'
-            f"<td>{kind.count}</td>"
+            f'<td class="l">{escape(kind.detail)}</td><td>{kind.count}</td>'
             + "".join(f"<td>{_spread(each)}</td>" for each in spreads)
             + f"<td>{_spread(kind.write_gap)}</td><td>{_spread(kind.read_gap)}</td></tr>"
         )
@@ -199,8 +200,8 @@ def _spread(spread: Spread | None) -> str:
 
 def _fault_table(report: ChaosReport) -> str:
     heads = (
-        *("#", "at", "<kind", "<role", "<brokers", "detected", "leader elected", "first ack"),
-        *("healed", "full ISR", "write gap", "read gap", "workload had no CPU"),
+        *("#", "at", "<kind", "<role", "<", "<brokers", "detected", "leader elected", "first ack"),
+        *("healed", "full ISR", "write gap", "read gap", "no CPU"),
     )
     worst = max((fault.write_gap_ms for fault in report.faults), default=0.0)
 
@@ -208,6 +209,7 @@ def _fault_table(report: ChaosReport) -> str:
         begin = (
             f"<td>{fault.number}</td><td>{fault.at_ms / 1000:.1f} s</td>"
             f'<td class="l">{escape(fault.kind)}</td><td class="l">{escape(fault.role)}</td>'
+            f'<td class="l">{escape(fault.detail)}</td>'
         )
         if fault.skipped:
             return (
@@ -231,7 +233,8 @@ def _fault_table(report: ChaosReport) -> str:
     return _table(heads, map(row, report.faults)) + (
         '<p class="dim">Times since the fault. The status is sampled every 25 ms, so an election'
         " can show later than the first acknowledgement of the new leader. First ack: the"
-        " end of the first interruption of 50 ms or more of the partitions that the broker led.</p>"
+        " end of the first interruption of 50 ms or more of the partitions that the broker led. No"
+        " CPU: the longest time that the workload itself waited for a processor.</p>"
     )
 
 

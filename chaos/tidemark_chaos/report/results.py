@@ -27,6 +27,7 @@ from tidemark_chaos.workload_series import (
 
 BIN_MS = 100.0
 AROUND_MS = 10_000.0  # of load without a fault: the latency before and after
+SAMPLE_SLACK_MS = 250.0  # a sample shows a change later than the runner may see it
 MAX_REASONS = 12
 # Of the whole history and of all records; found or not, the report has a row for each.
 CHECKED = (
@@ -53,6 +54,7 @@ class FaultFigures(_Struct, frozen=True):
     number: int
     kind: str
     role: str
+    detail: str
     brokers: tuple[int, ...]
     text: str
     at_ms: float  # since the faults may begin
@@ -81,6 +83,7 @@ class Spread(_Struct, frozen=True):
 class KindFigures(_Struct, frozen=True):
     kind: str
     role: str
+    detail: str
     count: int
     detect: Spread | None
     elect: Spread | None
@@ -111,7 +114,8 @@ class ChaosReport(_Struct, frozen=True):
     sentence: str
     reasons: tuple[str, ...]
     seed: int
-    command: str
+    command: str  # that repeats the run
+    version: str
     started_ms: float
     steady_ms: float
     seconds: float
@@ -134,7 +138,7 @@ class ChaosReport(_Struct, frozen=True):
 
 
 def chaos_report(
-    experiment: ChaosExperiment, seed: int, command: str, seen: Observations
+    experiment: ChaosExperiment, seed: int, seen: Observations, *, command: str, version: str
 ) -> ChaosReport:
     verified = seen.verified
     counted = None if verified is None else verified.verdict
@@ -152,6 +156,7 @@ def chaos_report(
         reasons=_reasons(seen),
         seed=seed,
         command=command,
+        version=version,
         started_ms=round(seen.started_ms, 1),
         steady_ms=round(seen.steady_ms, 1),
         seconds=round((seen.ended_ms - seen.started_ms) / 1000, 1),
@@ -251,15 +256,16 @@ def fault_figures(seen: Observations) -> tuple[FaultFigures, ...]:
 
 
 def figures_by_kind(faults: Sequence[FaultFigures]) -> tuple[KindFigures, ...]:
-    """Return the figures of each kind and role, in the order of the first of them."""
-    groups: dict[tuple[str, str], list[FaultFigures]] = {}
+    """Return the figures of faults that are alike, in the order of the first of them."""
+    groups: dict[tuple[str, str, str], list[FaultFigures]] = {}
     for fault in faults:
         if not fault.skipped:
-            groups.setdefault((fault.kind, fault.role), []).append(fault)
+            groups.setdefault((fault.kind, fault.role, fault.detail), []).append(fault)
     return tuple(
         KindFigures(
             kind=kind,
             role=role,
+            detail=detail,
             count=len(group),
             detect=_spread(each.detect_ms for each in group),
             elect=_spread(each.elect_ms for each in group),
@@ -268,7 +274,7 @@ def figures_by_kind(faults: Sequence[FaultFigures]) -> tuple[KindFigures, ...]:
             write_gap=_spread(each.write_gap_ms for each in group),
             read_gap=_spread(each.read_gap_ms for each in group),
         )
-        for (kind, role), group in groups.items()
+        for (kind, role, detail), group in groups.items()
     )
 
 
@@ -291,7 +297,8 @@ def _figures(fault: FaultRecord, seen: Observations, next_ms: float) -> FaultFig
     next_ms = max(next_ms, fault.heal_ms or begin_ms)
     changes = [each for each in seen.timeline.changes if begin_ms < each.t_ms <= next_ms]
     detect_ms = next((each.t_ms for each in changes if _shows(each, fault)), None)
-    full_ms = None if detect_ms is None else _full_again(seen, fault, detect_ms)
+    last_ms = _last_of_recovery(fault, seen, next_ms)
+    full_ms = None if detect_ms is None else _full_again(seen, fault, detect_ms, last_ms)
     end_ms = full_ms or fault.recovered_ms or next_ms
     gaps = {
         partition: longest_gap(entry.acknowledged_ms, begin_ms, end_ms)
@@ -306,6 +313,7 @@ def _figures(fault: FaultRecord, seen: Observations, next_ms: float) -> FaultFig
         number=fault.number,
         kind=fault.kind,
         role=fault.role,
+        detail=fault.detail,
         brokers=fault.brokers,
         text=fault.text,
         at_ms=round(begin_ms - seen.steady_ms, 1),
@@ -350,8 +358,17 @@ def _elected(changes: Sequence[Change], fault: FaultRecord) -> float | None:
     return max(first.values(), default=None)
 
 
-def _full_again(seen: Observations, fault: FaultRecord, detect_ms: float) -> float | None:
-    """Return when every in-sync set was full again and every struck broker active.
+def _last_of_recovery(fault: FaultRecord, seen: Observations, next_ms: float) -> float:
+    """Return until when a recovery is this fault's: without a known one, until the run ends."""
+    if fault.recovered_ms is not None:
+        return fault.recovered_ms + SAMPLE_SLACK_MS
+    return next_ms if fault.role == Role.CONTROLLER else _end_of_faults(seen)
+
+
+def _full_again(
+    seen: Observations, fault: FaultRecord, detect_ms: float, last_ms: float
+) -> float | None:
+    """Return when every in-sync set was full and every struck broker active, after the healing.
 
     Where another fault begins before that, it is the recovery from both.
     """
@@ -359,8 +376,11 @@ def _full_again(seen: Observations, fault: FaultRecord, detect_ms: float) -> flo
     wanted: dict[int, int] = {}
     states: dict[int, str] = {}
     was_less = False
+    full_since_ms: float | None = None
     healed_ms = fault.heal_ms or fault.begin_ms
     for change in seen.timeline.changes:
+        if change.t_ms > last_ms:
+            break
         if change.what == "isr":
             sizes[change.partition] = len(change.in_sync)
             wanted[change.partition] = max(wanted.get(change.partition, 0), len(change.in_sync))
@@ -368,13 +388,14 @@ def _full_again(seen: Observations, fault: FaultRecord, detect_ms: float) -> flo
             states[change.broker] = change.state
         if change.t_ms < detect_ms:
             continue
-        is_full = sizes == wanted and all(
-            states.get(broker_id) == "Active" for broker_id in fault.brokers
-        )
-        if is_full and was_less and change.t_ms >= healed_ms:
-            return change.t_ms
-        was_less = was_less or not is_full
-    return None
+        if sizes == wanted and all(states.get(each) == "Active" for each in fault.brokers):
+            if was_less and full_since_ms is None:
+                full_since_ms = change.t_ms
+        elif full_since_ms is not None and change.t_ms > healed_ms:
+            break  # it was full at the healing, and the next fault ended that
+        else:
+            was_less, full_since_ms = True, None
+    return None if full_since_ms is None else max(full_since_ms, healed_ms)
 
 
 def _end_of_faults(seen: Observations) -> float:

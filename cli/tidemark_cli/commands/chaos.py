@@ -6,6 +6,7 @@
 
 import argparse
 import asyncio
+import importlib.metadata
 import itertools
 import os
 import shlex
@@ -52,7 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     """Heal what an earlier run left, then do what is asked for."""
-    healed = await asyncio.to_thread(_heal, arguments.out, output)
+    healed = 0
+    try:
+        healed = await asyncio.to_thread(_heal, arguments.out, output)
+    except CommandFailed:
+        if arguments.action != "check":  # which disturbs no run
+            raise
     if arguments.action == "heal":
         output.result(
             {"healed": healed},
@@ -87,16 +93,33 @@ async def _run(
         journal.close()
     file = shlex.quote(os.fsencode(arguments.file).decode(errors="replace"))
     command = f"tidemark chaos run -f {file} --seed {seed}"
-    report = chaos_report(experiment, seed, command, seen)
+    version = importlib.metadata.version("tidemark")
+    report = chaos_report(experiment, seed, seen, command=command, version=version)
     await asyncio.to_thread(write_reports, out, report)
     return report
 
 
 async def _until_done(work: Coroutine[Any, Any, ChaosReport]) -> ChaosReport:
-    """Run it in a task that SIGTERM cancels as Ctrl-C does: the experiment heals in both cases."""
+    """Run it in a task that SIGTERM cancels as Ctrl-C does: the experiment heals in both cases.
+
+    Raises CommandFailed after SIGTERM.
+    """
     task = asyncio.create_task(work, name="chaos")
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await task
+    is_terminated = asyncio.Event()
+
+    def terminate() -> None:
+        is_terminated.set()
+        task.cancel()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if is_terminated.is_set():
+            raise CommandFailed(
+                "The experiment was stopped by SIGTERM. Its faults are healed, its cluster is gone."
+            ) from None
+        raise
 
 
 def _heal(out: Path, output: Output) -> int:

@@ -1,5 +1,6 @@
 """An experiment file: what it may say, and the sentence for everything else."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +8,18 @@ import msgspec
 import pytest
 from tidemark_chaos.faults.local_faults import impossible
 from tidemark_chaos.spec import (
+    AbortWhen,
+    Direction,
+    ExperimentSpec,
     FaultName,
+    FaultSpec,
+    Guards,
     InvalidExperiment,
+    Party,
     Role,
+    SteadyState,
+    Target,
+    Workload,
     parse_experiment,
     seconds,
     windows,
@@ -180,6 +190,12 @@ def test_other_texts_are_no_experiment(text: str, sentence: str) -> None:
     assert sentence in problems_of(text)
 
 
+@pytest.mark.parametrize("name", ["", "a/b", "A", "\x1b[31m", "<b>", "a" * 254, "\u202eabc"])
+def test_the_name_is_one_of_kubernetes(name: str) -> None:
+    text = text_of().replace('"name":"one"', f'"name":{msgspec.json.encode(name).decode()}')
+    assert problems_of(text).startswith("metadata.name: expected `str`")
+
+
 def test_hostile_names_are_quoted_in_part_only() -> None:
     long = problems_of(text_of(faults=[{"kind": "<b>" + "x" * 1000}]))
     assert len(long) < 500
@@ -199,3 +215,11 @@ def test_every_suite_of_the_examples_is_an_experiment_of_its_name(path: Path) ->
 def test_these_suites_play_each_of_their_faults_once(name: str) -> None:
     spec = parse_experiment((EXAMPLES[0].parent / f"{name}.yaml").read_text()).spec
     assert spec.rounds == len(spec.faults)
+
+
+def test_the_page_names_every_field_kind_and_role() -> None:
+    page = (EXAMPLES[0].parents[2] / "docs/operations/chaos.md").read_text()
+    structs = (ExperimentSpec, FaultSpec, Target, Workload, SteadyState, Guards, AbortWhen)
+    fields = {name for struct in structs for name in struct.__struct_encode_fields__}
+    words = {*fields, *FaultName, *Role, *Party, *Direction}
+    assert [word for word in sorted(words) if not re.search(rf"`[^`]*\b{word}\b", page)] == []

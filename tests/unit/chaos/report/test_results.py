@@ -11,7 +11,7 @@ from tidemark_chaos.report.html import html_page
 from tidemark_chaos.report.junit import junit_xml
 from tidemark_chaos.report.results import ChaosReport, FaultFigures, Verdict, chaos_report
 from tidemark_chaos.runner import FaultRecord, Observations
-from tidemark_chaos.spec import parse_experiment
+from tidemark_chaos.spec import Metadata, parse_experiment
 from tidemark_chaos.timeline import Timeline
 from tidemark_chaos.verification import ReplicaComparison, VerifyReport
 from tidemark_chaos.verification import Verdict as Counts
@@ -19,14 +19,16 @@ from tidemark_chaos.workload_log import Produced, Read, Started
 from tidemark_client.cluster_status import BrokerRow, ClusterStatus
 from tidemark_client.metadata import PartitionView, TopicView
 
-EXPERIMENT = parse_experiment(
+PARSED = parse_experiment(
     """
 apiVersion: tidemark.dev/v1alpha1
 kind: ChaosExperiment
-metadata: {name: "<script>alert(1)</script>"}
+metadata: {name: one}
 spec: {rounds: 1, faults: [{kind: kill}]}
 """
 )
+HOSTILE = Metadata("<script>alert(1)</script>")  # which `parse_experiment` rejects
+EXPERIMENT = msgspec.structs.replace(PARSED, metadata=HOSTILE)
 START = 1_000_000.0
 CLEAN = Counts(200, 200, 0, 0, 0, 0, 0, 0, 0, (), ())
 GOOD = VerifyReport("chaos", "run", CLEAN, (ReplicaComparison(0, 200, (), ()),), 0.0, 0.0, 0.0)
@@ -56,14 +58,15 @@ def observed() -> Observations:
         seen.series.on_event(produced)
         seen.series.on_event(Read(START + at_ms, 0, number, [number]))
     seen.faults.append(
-        FaultRecord(1, "kill", "leader", (0,), (0,), "kill -9 of broker 0", START + 1000)
+        FaultRecord(1, "kill", "leader", "", (0,), (0,), "kill -9 of broker 0", START + 1000)
     )
     seen.verified = GOOD
     return seen
 
 
 def report_of(seen: Observations) -> ChaosReport:
-    return chaos_report(EXPERIMENT, 7, "tidemark chaos run -f x.yaml --seed 7", seen)
+    command = "tidemark chaos run -f x.yaml --seed 7"
+    return chaos_report(EXPERIMENT, 7, seen, command=command, version="1.2")
 
 
 def test_the_figures_of_a_fault_are_measured_from_its_begin() -> None:
@@ -73,6 +76,19 @@ def test_the_figures_of_a_fault_are_measured_from_its_begin() -> None:
     assert (fault.first_ack_ms, fault.full_isr_ms) == (350.0, 2000.0)
     assert (fault.write_gap_ms, fault.read_gap_ms) == (360.0, 360.0)
     assert fault.latency_before.p99_ms == 2.0
+
+
+def test_a_recovery_before_the_healing_counts_from_the_healing() -> None:
+    seen = observed()
+    seen.faults[0].heal_ms = START + 3500
+    (fault,) = report_of(seen).faults
+    assert (fault.healed_ms, fault.full_isr_ms) == (2500.0, 2500.0)
+
+
+def test_a_recovery_from_a_later_fault_is_not_this_ones() -> None:
+    seen = observed()
+    seen.faults[0].recovered_ms = START + 1500
+    assert report_of(seen).faults[0].full_isr_ms is None
 
 
 def test_a_good_run_passes_and_names_how_to_repeat_it() -> None:
@@ -131,7 +147,7 @@ def test_the_json_of_a_report_is_read_back() -> None:
 
 def test_a_skipped_fault_is_shown_as_skipped_in_all_reports() -> None:
     seen = observed()
-    skipped = FaultRecord(2, "kill", "leader", (), (), "", START + 4000, skipped="no leader")
+    skipped = FaultRecord(2, "kill", "leader", begin_ms=START + 4000, skipped="no leader")
     seen.faults.append(skipped)
     report = report_of(seen)
     assert "skipped: no leader" in html_page(report)
