@@ -16,8 +16,7 @@ from tidemark_client.cluster_status import ClusterStatus
 from tidemark_client.errors import CommandFailed
 from tidemark_client.waiting import until
 
-from tidemark_chaos.environments.chaos_processes import ChaosProcesses
-from tidemark_chaos.faults.local_faults import LocalFaults
+from tidemark_chaos.environments.chaos_environment import ChaosEnvironment, Faults
 from tidemark_chaos.guards import GuardWatch
 from tidemark_chaos.online_check import OnlineCheck
 from tidemark_chaos.schedule import PlannedFault, schedule
@@ -79,8 +78,8 @@ class ChaosRun:
         self,
         experiment: ChaosExperiment,
         seed: int,
-        environment: ChaosProcesses,
-        faults: LocalFaults,
+        environment: ChaosEnvironment,
+        faults: Faults,
         tell: Callable[[str], None],
     ) -> None:
         self._spec = experiment.spec

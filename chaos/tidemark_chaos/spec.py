@@ -428,3 +428,18 @@ def _brokers(fault: FaultSpec) -> int:
     if fault.target.role is Role.CONTROLLER:
         return 0
     return 1_000 if fault.target.role is Role.ALL else fault.target.count
+
+
+def topic_manifest(workload: Workload) -> str:
+    """Return the manifest of the workload's Topic."""
+    topic = {
+        "apiVersion": API_VERSION,
+        "kind": "Topic",
+        "metadata": {"name": workload.topic},
+        "spec": {
+            "partitions": workload.partitions,
+            "replicationFactor": workload.replication_factor,
+            "config": dict(workload.config),
+        },
+    }
+    return msgspec.json.encode(topic).decode()  # JSON is YAML

@@ -20,7 +20,7 @@ from tidemark_chaos.environments.processes import (
 )
 from tidemark_chaos.heal_journal import HealJournal
 from tidemark_chaos.links import CONTROLLER, Links, Place
-from tidemark_chaos.spec import OF_THE_NETWORK, ExperimentSpec, Workload
+from tidemark_chaos.spec import OF_THE_NETWORK, ExperimentSpec, topic_manifest
 from tidemark_chaos.workload_log import Event, decode_event
 
 PLAIN_TIMEOUT_MS = 5_000  # without idempotence: then the outcome is unknown
@@ -36,7 +36,7 @@ class ChaosProcesses(ProcessesEnvironment):
     def __init__(self, spec: ExperimentSpec, *, out: Path, journal: HealJournal) -> None:
         """Create it; `out` gets the workload's events, logs and data."""
         super().__init__(
-            manifest=_manifest(spec.workload),
+            manifest=topic_manifest(spec.workload),
             events=out / EVENTS,
             interval_ms=1000 / spec.workload.records_per_second,
             directory=out / "data",
@@ -173,10 +173,12 @@ class ChaosProcesses(ProcessesEnvironment):
         await super()._start_cluster()
         self._journal.add("stop", self.operator_pid, "the operator and its brokers")
 
-    async def rest(self, brokers: tuple[int, ...]) -> None:
-        """Wait until these brokers would be restarted without a delay."""
-        for broker_id in sorted(await self.worn_brokers() & set(brokers)):
+    async def rest(self, brokers: tuple[int, ...]) -> bool:
+        """Wait until these brokers restart without a delay; return whether that took time."""
+        worn = sorted(await self.worn_brokers() & set(brokers))
+        for broker_id in worn:
             await self.renew(broker_id)
+        return bool(worn)
 
     def note_struck(self, brokers: tuple[int, ...]) -> None:
         now = asyncio.get_running_loop().time()
@@ -193,17 +195,3 @@ class ChaosProcesses(ProcessesEnvironment):
 
 def _is_broker(pid: int, broker_id: int) -> bool:
     return ("--broker-id", str(broker_id)) in pairwise(child_processes.command_line(pid))
-
-
-def _manifest(workload: Workload) -> str:
-    topic = {
-        "apiVersion": "tidemark.dev/v1alpha1",
-        "kind": "Topic",
-        "metadata": {"name": workload.topic},
-        "spec": {
-            "partitions": workload.partitions,
-            "replicationFactor": workload.replication_factor,
-            "config": dict(workload.config),
-        },
-    }
-    return msgspec.json.encode(topic).decode()  # JSON is YAML

@@ -16,14 +16,25 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from tidemark_chaos.environments.chaos_processes import ChaosProcesses
+from tidemark_chaos.environments.chaos_environment import ChaosEnvironment, Faults
+from tidemark_chaos.environments.chaos_pods import ChaosPods
+from tidemark_chaos.environments.chaos_processes import EVENTS, ChaosProcesses
+from tidemark_chaos.environments.kubectl import Kubectl
+from tidemark_chaos.faults import pod_faults
 from tidemark_chaos.faults.local_faults import LocalFaults, impossible
+from tidemark_chaos.faults.pod_faults import PodFaults
 from tidemark_chaos.heal_journal import HealJournal, RunnerAlive, heal
 from tidemark_chaos.report.results import ChaosReport, Verdict, chaos_report
 from tidemark_chaos.report.write import write_reports
 from tidemark_chaos.runner import ChaosRun
 from tidemark_chaos.schedule import PlannedFault, schedule
-from tidemark_chaos.spec import ChaosExperiment, InvalidExperiment, Role, parse_experiment
+from tidemark_chaos.spec import (
+    ChaosExperiment,
+    ExperimentSpec,
+    InvalidExperiment,
+    Role,
+    parse_experiment,
+)
 from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
 
 from tidemark_cli.output import Output, table
@@ -42,6 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " a killed run left",
     )
     parser.add_argument("-f", "--file", type=Path, help="the experiment, a ChaosExperiment")
+    parser.add_argument(
+        "--on",
+        choices=("local", "kind"),
+        default="local",
+        help="processes of this machine, or pods of the checkout's kind cluster (default local)",
+    )
     parser.add_argument("--seed", type=int, help="seed of the schedule (default: that of the file)")
     parser.add_argument(
         "--out",
@@ -65,7 +82,8 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             lambda console: console.print(f"{healed} steps" if healed else "nothing to heal"),
         )
         return EXIT_OK
-    experiment = await asyncio.to_thread(_experiment, arguments.file)
+    is_on_kind = arguments.on == "kind"
+    experiment = await asyncio.to_thread(_experiment, arguments.file, is_on_kind=is_on_kind)
     seed = experiment.spec.seed if arguments.seed is None else arguments.seed
     if arguments.action == "check":
         planned = list(itertools.islice(schedule(experiment.spec, seed), SHOWN))
@@ -82,21 +100,31 @@ async def _run(
     out: Path = arguments.out.resolve()
     await asyncio.to_thread(out.mkdir, parents=True, exist_ok=True)
     journal = HealJournal(out)
-    environment = ChaosProcesses(experiment.spec, out=out, journal=journal)
-    chaos = ChaosRun(
-        experiment, seed, environment, LocalFaults(environment, journal), output.remark
-    )
+    environment, faults = await _place(experiment.spec, arguments.on, out, journal)
+    chaos = ChaosRun(experiment, seed, environment, faults, output.remark)
     output.remark(f"{experiment.metadata.name}: seed {seed}. {environment.opening}")
     try:
         seen = await chaos.run()
     finally:
         journal.close()
     file = shlex.quote(os.fsencode(arguments.file).decode(errors="replace"))
-    command = f"tidemark chaos run -f {file} --seed {seed}"
+    where = "" if arguments.on == "local" else f" --on {arguments.on}"
+    command = f"tidemark chaos run -f {file} --seed {seed}{where}"
     version = importlib.metadata.version("tidemark")
     report = chaos_report(experiment, seed, seen, command=command, version=version)
     await asyncio.to_thread(write_reports, out, report)
     return report
+
+
+async def _place(
+    spec: ExperimentSpec, on: str, out: Path, journal: HealJournal
+) -> tuple[ChaosEnvironment, Faults]:
+    """Return where the experiment runs, and what strikes there."""
+    if on == "kind":
+        pods = ChaosPods(spec, kubectl=await Kubectl.of_rig(), events=out / EVENTS)
+        return pods, PodFaults(pods)
+    processes = ChaosProcesses(spec, out=out, journal=journal)
+    return processes, LocalFaults(processes, journal)
 
 
 async def _until_done(work: Coroutine[Any, Any, ChaosReport]) -> ChaosReport:
@@ -133,8 +161,8 @@ def _heal(out: Path, output: Output) -> int:
         ) from error
 
 
-def _experiment(path: Path | None) -> ChaosExperiment:
-    """Read the file and check that local mode can do it. Raises CommandFailed."""
+def _experiment(path: Path | None, *, is_on_kind: bool) -> ChaosExperiment:
+    """Read the file and check that it is possible there. Raises CommandFailed."""
     if path is None or not path.is_file():
         raise CommandFailed(
             expected="an experiment given with -f",
@@ -144,7 +172,11 @@ def _experiment(path: Path | None) -> ChaosExperiment:
         )
     try:
         experiment = parse_experiment(path.read_text(encoding="utf-8"))
-        problems: Sequence[str] = impossible(experiment.spec, ChaosProcesses.brokers)
+        problems: Sequence[str] = (
+            pod_faults.impossible(experiment.spec)
+            if is_on_kind
+            else impossible(experiment.spec, ChaosProcesses.brokers)
+        )
     except (InvalidExperiment, UnicodeDecodeError) as error:
         problems = error.problems if isinstance(error, InvalidExperiment) else [str(error)]
     if problems:
