@@ -27,8 +27,8 @@ class MatchType(IntEnum):
     ANY = 2  # all that were specified, the default too
 
 
-def quota_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
-    metadata = services.partitions.metadata
+def quota_admin_handlers(context: HandlerContext) -> tuple[ApiHandler, ...]:
+    metadata = context.partitions.metadata
 
     def describe(request: KafkaRequest, requested: Values) -> Values:
         refused = _malformed_filter(requested)
@@ -40,7 +40,7 @@ def quota_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
     def alter(request: KafkaRequest, requested: Values) -> Values:
         return {"entries": Each(requested["entries"], _rejected)}
 
-    handler = services.answering.sync_handler
+    handler = context.answering.sync_handler
     return (
         handler(DESCRIBE_CLIENT_QUOTAS_API, describe),
         handler(ALTER_CLIENT_QUOTAS_API, alter),

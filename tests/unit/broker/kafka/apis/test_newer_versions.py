@@ -53,12 +53,12 @@ def test_a_replica_moves_to_no_other_directory_of_its_broker(tmp_path: Path, ver
     """A broker has one: a replica is there already, or it is asked for where nothing is."""
 
     async def scenario(kafka_client: KafkaTestClient) -> None:
-        kafka_client.services.log_directory = "/data"
-        admin = LogAdmin(kafka_client.services)  # it was told no directory when the door was made
-        handler = kafka_client.services.answering.sync_handler(
+        kafka_client.context.log_directory = "/data"
+        admin = LogAdmin(kafka_client.context)  # it was told no directory when the door was made
+        handler = kafka_client.context.answering.sync_handler(
             ALTER_REPLICA_LOG_DIRS_API, admin.alter_log_dirs
         )
-        kafka_client.services.add(handler)
+        kafka_client.context.add(handler)
         kafka_client.push()
         topics = [{"topic": TOPIC, "partitions": [0, 7]}]
         directories = [{"path": path, "topics": topics} for path in ("/data", "/elsewhere")]
@@ -117,7 +117,7 @@ def test_of_a_partition_without_a_replica_here_no_producers_are_told(tmp_path: P
 def test_the_operator_that_leads_is_told_as_a_quorum_of_one(tmp_path: Path, version: int) -> None:
     async def scenario(kafka_client: KafkaTestClient) -> None:
         kafka_client.push()
-        kafka_client.services.controller_address = lambda: Address("operator.shop.svc", 9443)
+        kafka_client.context.controller_address = lambda: Address("operator.shop.svc", 9443)
         partitions = [{"partition": 0}, {"partition": 1}]
         topics = [{"topic": name, "partitions": partitions} for name in ("__cluster_metadata", "x")]
         found = await requested_at(
@@ -209,7 +209,7 @@ def test_the_table_of_the_documentation_says_what_is_offered(tmp_path: Path) -> 
     async def scenario(kafka_client: KafkaTestClient) -> None:
         offered = {
             names_by_key[key].title().replace("_", ""): handler.supported
-            for key, handler in kafka_client.services.handlers.items()
+            for key, handler in kafka_client.context.handlers.items()
         }
         reported = {
             name: f"{api.min_version}-{api.max_version}" if api.max_version else "0"
