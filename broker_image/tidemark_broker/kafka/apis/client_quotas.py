@@ -31,9 +31,9 @@ def quota_admin_handlers(context: HandlerContext) -> tuple[ApiHandler, ...]:
     metadata = context.partitions.metadata
 
     def describe(request: KafkaRequest, requested: Values) -> Values:
-        refused = _malformed_filter(requested)
-        if refused:
-            return {"error": ErrorCode.INVALID_REQUEST, "error_message": refused}
+        rejected = _malformed_filter(requested)
+        if rejected:
+            return {"error": ErrorCode.INVALID_REQUEST, "error_message": rejected}
         found = [quota for quota in metadata.quotas if _matches(quota, requested)]
         return {"error": ErrorCode.NONE, "entries": Each(found, _described)}
 

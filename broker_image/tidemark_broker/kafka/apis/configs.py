@@ -126,9 +126,9 @@ class ConfigAdmin:
         topics: dict[str, TopicToAlter] = {}
         for each in resources:
             key = _key(each)
-            refused = self._rejection(each, is_twice=counts[key] > 1)
-            if refused is not None or each["resource_type"] != ResourceType.TOPIC:
-                results[key] = refused or TopicResult(each["resource"], ErrorCode.NONE)
+            rejected = self._rejection(each, is_twice=counts[key] > 1)
+            if rejected is not None or each["resource_type"] != ResourceType.TOPIC:
+                results[key] = rejected or TopicResult(each["resource"], ErrorCode.NONE)
             elif len(topics) < MAX_CHANGES:
                 changes = tuple(map(_change, each["configs"]))
                 topics[each["resource"]] = TopicToAlter(each["resource"], changes, replaces_all)

@@ -63,9 +63,9 @@ def list_offsets_handler(context: HandlerContext) -> ApiHandler:
         replica = partitions.find_leading(topic, requested["partition"])
         if isinstance(replica, ErrorCode):
             return found | {"error": replica}
-        refused = epoch_error(LeaderEpoch(requested["current_leader_epoch"]), replica)
-        if refused is not None:
-            return found | {"error": refused}
+        rejected = epoch_error(LeaderEpoch(requested["current_leader_epoch"]), replica)
+        if rejected is not None:
+            return found | {"error": rejected}
         try:
             return found | look_up(replica, requested["timestamp"], version)
         except LocalLogCorrupt as error:
@@ -137,9 +137,9 @@ def offset_for_leader_epoch_handler(context: HandlerContext) -> ApiHandler:
         replica = context.partitions.find_leading(topic, requested["partition"])
         if isinstance(replica, ErrorCode):
             return found | {"error": replica}
-        refused = epoch_error(LeaderEpoch(requested["current_leader_epoch"]), replica)
-        if refused is not None:
-            return found | {"error": refused}
+        rejected = epoch_error(LeaderEpoch(requested["current_leader_epoch"]), replica)
+        if rejected is not None:
+            return found | {"error": rejected}
         if requested["leader_epoch"] == replica.leader_epoch:
             end = replica.high_watermark  # clients read no further
             return found | {"leader_epoch": replica.leader_epoch, "end_offset": end}

@@ -106,9 +106,9 @@ class ProduceHandler:
         if not self._left:
             self._finish()
         for index, requested in enumerate(partitions):
-            refused = rejection(requested, self._produce, self._request.version)
-            if refused is not None:
-                self._done(index, refused)
+            rejected = rejection(requested, self._produce, self._request.version)
+            if rejected is not None:
+                self._done(index, rejected)
             else:
                 self._append(index, requested)
             yield self._steps_of(requested) if index + 1 < len(partitions) else 1

@@ -120,11 +120,11 @@ class PartitionAdmin:
             return {}
         if len(moves) > MAX_CHANGES:
             message = f"expected at most {MAX_CHANGES} partitions in a request, found {len(moves)}"
-            refused = {
+            rejected = {
                 move.topic: TopicResult(move.topic, ErrorCode.INVALID_REQUEST, message)
                 for move in moves
             }
-            return {(move.topic, move.partition): refused[move.topic] for move in moves}
+            return {(move.topic, move.partition): rejected[move.topic] for move in moves}
         response = await self._changes.reassign(
             tuple(moves),
             Deadline(requested["timeout_ms"]),

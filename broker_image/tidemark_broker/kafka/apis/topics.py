@@ -53,15 +53,15 @@ class TopicAdmin:
         self._changes = context.topic_admin
 
     async def create(self, request: KafkaRequest, requested: Values) -> Values:
-        refused = reject_twice(entry["topic"] for entry in requested["topics"])
+        rejected = reject_twice(entry["topic"] for entry in requested["topics"])
         news: list[NewTopic] = []
         for entry in requested["topics"]:
             new = _new_topic(entry)
             if isinstance(new, TopicResult):
-                refused.setdefault(new.topic, new)
-            elif new.topic not in refused:
+                rejected.setdefault(new.topic, new)
+            elif new.topic not in rejected:
                 news.append(new)
-        results = refused | await self._created(requested, tuple(news))
+        results = rejected | await self._created(requested, tuple(news))
         set_by_user = {new.topic: new.config for new in news}
         return {
             "topics": tuple(
