@@ -14,7 +14,7 @@ GROUP = "tidemark.dev"
 VERSION = "v1alpha1"
 PLURALS = {"Topic": "topics", "BrokerPool": "brokerpools"}
 REPLACE_ATTEMPTS = 3
-STRICT = {"field_validation": "Strict"}  # what the server does not know is refused, not dropped
+STRICT = {"field_validation": "Strict"}  # what the server does not know is rejected, not dropped
 
 Manifest = dict[str, Any]
 
