@@ -327,8 +327,9 @@ def run_local(
             # The loop has its turn again soon while the store's thread works.
             sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
             return uvloop.run(_run(settings, proxy_port))
-    except ManifestRejected as refused:
-        say("\n".join(["error: manifests rejected; nothing was started:", *refused.problems]))
+    except ManifestRejected as rejected:
+        say("
+".join(["error: manifests rejected; nothing was started:", *rejected.problems]))
         return EXIT_USAGE
     except (StoreError, OSError) as error:
         say(f"error: {_plain(error)}")
