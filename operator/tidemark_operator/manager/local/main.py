@@ -328,8 +328,7 @@ def run_local(
             sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
             return uvloop.run(_run(settings, proxy_port))
     except ManifestRejected as rejected:
-        say("
-".join(["error: manifests rejected; nothing was started:", *rejected.problems]))
+        say("\n".join(["error: manifests rejected; nothing was started:", *rejected.problems]))
         return EXIT_USAGE
     except (StoreError, OSError) as error:
         say(f"error: {_plain(error)}")
