@@ -120,7 +120,7 @@ class PodFaults:
         ):
             _tell(on_begin, found)
         await asyncio.sleep(seconds)
-        on_heal(time.time() * 1000, f"brokers {', '.join(map(str, brokers))} go on")
+        on_heal(time.time() * 1000, f"brokers {', '.join(map(str, brokers))} continue")
 
     async def _roll(self, brokers: tuple[int, ...], on_begin: Tell, on_heal: Tell) -> None:
         """Delete the pods in turn; each broker is back in sync before the next one."""
