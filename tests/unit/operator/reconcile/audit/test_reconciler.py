@@ -7,14 +7,11 @@ import pytest
 from tidemark_operator.api.kinds import CRON_JOB, EVENT, JOB
 from tidemark_operator.api.replication_audit import ReplicationAudit
 from tidemark_operator.api.schemas import validate
-from tidemark_operator.reconcile.audit.runs import finished_runs
 from tidemark_operator.resources.audit_job import job_manifest
 
 from tests.support.api_objects import parsed
 from tests.support.audit_objects import (
     audit_object,
-    ended_job,
-    ended_pod,
     incident,
     summary,
 )
@@ -127,27 +124,6 @@ def test_a_run_that_read_nothing_clears_no_loss_and_is_no_success(tmp_path: Path
         assert conditions["LossDetected"] == ("True", "Loss")
 
     in_cluster(tmp_path, scenario)
-
-
-@pytest.mark.parametrize("first, second", [(0, 1), (1, 0)])
-def test_of_a_run_with_a_retry_the_verdict_counts(first: int, second: int) -> None:
-    """In whatever order its pods are listed."""
-    blind = ended_pod("daily-1", summary(verdict="NO-SOURCE"), 4, at="2026-11-21T06:00:10Z")
-    checked_proposal = ended_pod("daily-1", summary(), at="2026-11-21T06:00:50Z")
-    pods = (blind, checked_proposal)
-    (run,) = finished_runs([ended_job("daily-1")], [], [pods[first], pods[second]])
-    assert run.summary is not None
-    assert run.summary.verdict == "LOSS"
-
-
-@pytest.mark.parametrize("first, second", [(0, 1), (1, 0)])
-def test_of_pods_without_a_verdict_the_newest_says_why(first: int, second: int) -> None:
-    pods = (
-        ended_pod("daily-1", "no room", 1, at="2026-11-21T06:00:10Z"),
-        ended_pod("daily-1", "no memory", 137, at="2026-11-21T06:00:50Z"),
-    )
-    (run,) = finished_runs([ended_job("daily-1")], [], [pods[first], pods[second]])
-    assert run.trouble == "exit code 137; termination message: no memory"
 
 
 def test_an_incident_has_one_event_however_many_runs_see_it(tmp_path: Path) -> None:
