@@ -59,8 +59,8 @@ def _owned_by_its_pool(original: Any) -> Any:
 MUTANTS = (
     Mutant("claims are their pool's, for a collector to take", "S4",
            (at("claims-have-no-owner", wrap(_owned_by_its_pool)),),
-           "tests/unit/operator/resources/test_pool_manifests.py::"
-           "test_pods_are_owned_and_claims_are_not", why_no_seed=NO_CLAIMS),
+           "tests/unit/operator/resources/test_persistent_volume_claim.py::"
+           "test_a_claim_has_no_owner", why_no_seed=NO_CLAIMS),
     Mutant("a gone pool's claims go whatever they say of it themselves", "S4",
            (at("claim-has-its-own-policy", returns("'Delete'")),),
            "tests/unit/operator/broker_runtime/test_pods.py::"

@@ -2,16 +2,14 @@
 
 from datetime import datetime
 
-import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from tidemark_operator.api.replication_audit import AuditStatus, ReplicationAudit
+from tidemark_operator.api.replication_audit import AuditStatus
 from tidemark_operator.reconcile.audit.metrics import AuditCollector
 from tidemark_operator.reconcile.audit.runs import Run, status_fields
-from tidemark_operator.reconcile.audit.schedule import Schedule, period_seconds, schedule_of
+from tidemark_operator.reconcile.audit.schedule import Schedule
 from tidemark_operator.reconcile.work_queue import WorkKey
 
-from tests.support.api_objects import parsed
-from tests.support.audit_objects import audit_object, summary
+from tests.support.audit_objects import summary
 
 DAILY = WorkKey("ReplicationAudit", "shop", "daily")
 CREATED = "2026-11-20T00:00:00Z"
@@ -34,26 +32,6 @@ def test_a_scheduled_audit_is_due_two_periods_after_its_last_success() -> None:
     assert due_seconds(succeeded) == at_seconds("2026-11-23T06:01:00Z")
     # One that never came to a verdict has no last success, and is as late.
     assert due_seconds(AuditStatus()) == at_seconds("2026-11-22T00:00:00Z")
-
-
-def test_single_and_suspended_audits_are_never_due() -> None:
-    for fields in ({}, {"schedule": "0 6 * * *", "suspend": True}, {"schedule": "@every 1h"}):
-        audit = parsed(ReplicationAudit, audit_object(**fields))
-        assert schedule_of(audit.spec, CREATED) is None
-    daily = parsed(ReplicationAudit, audit_object(schedule="0 6 * * *"))
-    assert schedule_of(daily.spec, CREATED) == Schedule(CREATED, DAY)
-
-
-@pytest.mark.parametrize(
-    ("schedule", "days"),
-    [
-        ("*/5 * * * *", 1 / 24), ("* * * * *", 1 / 1440), ("17 * * * *", 1 / 24),
-        ("0 */6 * * *", 1), ("0 6 * * 1", 7), ("0 6 1 * *", 31), ("0 6 1 * 1", 7),
-        ("0 6 1 1 *", 366), ("@daily", 1), ("@weekly", 7),
-    ],
-)  # fmt: skip
-def test_the_period_of_a_schedule_is_an_upper_bound(schedule: str, days: float) -> None:
-    assert period_seconds(schedule) == pytest.approx(days * DAY)
 
 
 def test_gauges_of_the_last_run() -> None:

@@ -5,16 +5,10 @@ from typing import Any
 
 import pytest
 from tidemark_operator.api.kinds import CRON_JOB, EVENT, JOB
-from tidemark_operator.api.replication_audit import ReplicationAudit
 from tidemark_operator.api.schemas import validate
-from tidemark_operator.reconcile.audit.runs import finished_runs
-from tidemark_operator.resources.audit_job import job_manifest
 
-from tests.support.api_objects import parsed
 from tests.support.audit_objects import (
     audit_object,
-    ended_job,
-    ended_pod,
     incident,
     summary,
 )
@@ -129,27 +123,6 @@ def test_a_run_that_read_nothing_clears_no_loss_and_is_no_success(tmp_path: Path
     in_cluster(tmp_path, scenario)
 
 
-@pytest.mark.parametrize("first, second", [(0, 1), (1, 0)])
-def test_of_a_run_with_a_retry_the_verdict_counts(first: int, second: int) -> None:
-    """In whatever order its pods are listed."""
-    blind = ended_pod("daily-1", summary(verdict="NO-SOURCE"), 4, at="2026-11-21T06:00:10Z")
-    checked_proposal = ended_pod("daily-1", summary(), at="2026-11-21T06:00:50Z")
-    pods = (blind, checked_proposal)
-    (run,) = finished_runs([ended_job("daily-1")], [], [pods[first], pods[second]])
-    assert run.summary is not None
-    assert run.summary.verdict == "LOSS"
-
-
-@pytest.mark.parametrize("first, second", [(0, 1), (1, 0)])
-def test_of_pods_without_a_verdict_the_newest_says_why(first: int, second: int) -> None:
-    pods = (
-        ended_pod("daily-1", "no room", 1, at="2026-11-21T06:00:10Z"),
-        ended_pod("daily-1", "no memory", 137, at="2026-11-21T06:00:50Z"),
-    )
-    (run,) = finished_runs([ended_job("daily-1")], [], [pods[first], pods[second]])
-    assert run.trouble == "exit code 137; termination message: no memory"
-
-
 def test_an_incident_has_one_event_however_many_runs_see_it(tmp_path: Path) -> None:
     async def scenario(cluster: AuditCluster) -> None:
         await cluster.apply(audit_object(schedule="0 6 * * *"))
@@ -190,53 +163,3 @@ def test_history_is_bounded_and_old_single_jobs_go(tmp_path: Path) -> None:
 )
 def test_a_wrong_manifest_is_refused_with_a_sentence(spec: dict[str, Any], sentence: str) -> None:
     assert any(found.startswith(sentence) for found in validate(audit_object(**spec)))
-
-
-def test_the_pod_reads_its_source_and_writes_its_report_with_no_rights() -> None:
-    audit = audit_object(
-        slo={"objectives": {"writable": 0.99}},
-        engine="Local",
-        output={"claimName": "reports"},
-        source={"prometheus": {"url": "https://p:9090", "tokenSecret": {"name": "s", "key": "k"}}},
-    )
-    audit["metadata"]["generation"] = 3
-    job = job_manifest(parsed(ReplicationAudit, audit))
-    pod = job["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    assert job["metadata"]["name"] == "daily-3"
-    assert pod["automountServiceAccountToken"] is False
-    assert container["args"] == [
-        *("--window", "24h", "--engine", "local", "--slo", '{"objectives": {"writable": 0.99}}'),
-        *("--report", "/reports/audits/daily/$(AUDIT_RUN)"),
-        *("--summary", "/dev/termination-log", "--fail-on", "no-verdict"),
-        *("--token-file", "/token/token", "https://p:9090"),
-    ]
-    mounted = {
-        mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]
-    }
-    assert mounted == {"/tmp": False, "/token": True, "/reports": False}
-
-
-def test_files_are_read_from_a_claim() -> None:
-    audit = audit_object()
-    audit["spec"]["source"] = {"files": {"claimName": "exports", "path": "2026/11"}}
-    pod = job_manifest(parsed(ReplicationAudit, audit))["spec"]["template"]["spec"]
-    assert "/source/2026/11" in pod["containers"][0]["args"]
-
-
-def test_a_claim_that_holds_both_source_and_reports_is_one_volume() -> None:
-    """Kubernetes never starts a pod that names a claim twice."""
-    audit = audit_object(
-        source={"files": {"claimName": "exports", "path": "today"}},
-        output={"claimName": "exports"},
-    )
-    pod = job_manifest(parsed(ReplicationAudit, audit))["spec"]["template"]["spec"]
-    claims = [each["persistentVolumeClaim"] for each in pod["volumes"] if each["name"] != "tmp"]
-    assert claims == [{"claimName": "exports", "readOnly": False}]
-    mounted = {
-        mount["mountPath"]: (mount["name"], mount.get("readOnly", False))
-        for mount in pod["containers"][0]["volumeMounts"]
-    }
-    assert mounted == {
-        "/tmp": ("tmp", False), "/source": ("reports", True), "/reports": ("reports", False)
-    }  # fmt: skip

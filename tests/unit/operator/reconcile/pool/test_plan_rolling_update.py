@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidemark_operator.api.broker_pool import BrokerPool
 from tidemark_operator.api.kinds import BROKER_POOL, CLAIM
 from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
@@ -21,7 +20,7 @@ from tidemark_operator.reconcile.pool.plan_rolling_update import (
     plan_rolling_update,
     rolling_update_condition,
 )
-from tidemark_operator.resources.broker_pod import PodSettings, broker_pod_manifest, template_of
+from tidemark_operator.resources.broker_pod import PodSettings
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import TopicState
 
@@ -161,26 +160,6 @@ def test_what_is_not_known_is_waited_for() -> None:
 def test_retained_topics_hold_up_nobody() -> None:
     retained = replace(topic((0, 1, 2), in_sync=1), is_retained=True)
     assert plan(broker(0), broker(1), broker(2), topics=(retained,)).stop is not None
-
-
-DEFAULTS = PodSettings()
-
-
-def test_a_pods_template_changes_with_all_that_it_was_made_of() -> None:
-    def template(pool: BrokerPool, settings: PodSettings = DEFAULTS) -> str:
-        return template_of(
-            broker_pod_manifest(pool, BrokerId(0), claim_uid="claim", settings=settings)
-        )
-
-    changed = (
-        with_spec(POOL, image="image:2"),
-        with_spec(POOL, resources={"limits": {"memory": "1Gi"}}),
-        with_spec(POOL, pod_template={"annotations": {"a": "b"}}),
-    )
-    found = {template(pool) for pool in changed} | {template(POOL)}
-    found.add(template(POOL, PodSettings(controllers="elsewhere:1")))
-    assert len(found) == 5
-    assert template(with_spec(POOL, replicas=5, deletion_policy="Delete")) == template(POOL)
 
 
 def test_pods_are_seen_to_be_outdated(tmp_path: Path) -> None:
