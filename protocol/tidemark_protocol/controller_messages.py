@@ -341,5 +341,5 @@ def decode(data: bytes | msgspec.Raw, kind: type[Message]) -> Message:
         )
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedMessage(f"{kind.__name__}: {error}") from error

@@ -12,6 +12,7 @@ import yaml
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 MAX_NODES = 200_000  # an alias that is used again and again makes much of a short text
+MAX_INTEGER = 2**63 - 1
 MAX_DEPTH = 64
 
 Manifest = dict[str, Any]
@@ -50,7 +51,8 @@ def read_objects(text: str) -> list[Any]:
     """
     try:
         documents = list(yaml.load_all(text, Loader=_Loader))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    # Constructors of explicit tags (`!!int ''`) raise what their conversion raises.
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise UnreadableManifest(f"expected YAML, found: {error}") from error
     _check_plain(documents)
     return [item for document in documents if document is not None for item in _items(document)]
@@ -59,7 +61,10 @@ def read_objects(text: str) -> list[Any]:
 def _items(document: Any) -> Iterator[Any]:
     is_list = isinstance(document, dict) and document.get("kind") == "List"
     if is_list and document.get("apiVersion") == "v1":
-        yield from document.get("items") or ()
+        items = document.get("items") or []
+        if not isinstance(items, list):
+            raise UnreadableManifest(f"items of a List: expected a list, found {items!r:.80}")
+        yield from items
     else:
         yield document
 
@@ -81,6 +86,8 @@ def _check_plain(documents: list[Any]) -> None:
             to_see.extend((child, depth + 1) for child in value)
         elif isinstance(value, float) and value - value != 0:
             raise UnreadableManifest(f"expected a finite number, found {value}")
+        elif isinstance(value, int) and not -MAX_INTEGER <= value <= MAX_INTEGER:
+            raise UnreadableManifest("expected an integer of at most 64 bits, found a larger one")
         elif value is not None and not isinstance(value, str | int | float | bool):
             raise UnreadableManifest(f"expected a JSON value, found {value!r:.80}")
 

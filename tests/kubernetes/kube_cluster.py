@@ -98,10 +98,25 @@ class KubeCluster:
 
     def tidemark(self, *arguments: str) -> str:
         """The command line with this kubeconfig and namespace, outside of the cluster."""
-        command = str(Path(sys.executable).parent / "tidemark")
-        ended = self.run(command, *arguments, "-n", self.namespace)
+        ended = self.run(*self._tidemark(*arguments))
         assert ended.code == 0, ended
         return ended.out
+
+    @contextmanager
+    def started_tidemark(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """The same of a command that runs until it is interrupted."""
+        process = subprocess.Popen(
+            self._tidemark(*arguments), env=self._environment, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=20)
+
+    def _tidemark(self, *arguments: str) -> list[str]:
+        command = str(Path(sys.executable).parent / "tidemark")
+        return [command, *arguments, "-n", self.namespace]
 
     def install_chart(self) -> None:
         """Renews what is there: new CRDs, new images under the same tag."""

@@ -7,10 +7,12 @@ restricted pods, with the pool `default`, which the first Topic brings.
 import json
 import logging
 import time
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 from tidemark_operator.api.schemas import apply_defaults, validate
@@ -207,6 +209,17 @@ def test_a_kill_is_told_by_events_and_explained_by_why(cluster: KubeCluster, ord
         return wanted <= found
 
     cluster.until(are_stored, "the Events of topic and broker", timeout_s=10)
+
+
+def test_the_live_page_comes_through_kubectl(cluster: KubeCluster, orders: float) -> None:
+    with cluster.started_tidemark("ui", "--no-browser") as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert url.startswith("http://127.0.0.1:"), url
+        with urllib.request.urlopen(url, timeout=10) as page:
+            assert "text/html" in page.headers["Content-Type"]
+        with urllib.request.urlopen(urljoin(url, "/v1/pools"), timeout=10) as answer:
+            assert f"{cluster.namespace}/default" in json.load(answer)["pools"]
 
 
 def test_forced_deletion_of_a_leader_under_load_loses_nothing(

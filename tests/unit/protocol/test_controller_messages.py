@@ -113,3 +113,15 @@ def test_message_above_the_limit_is_rejected_before_it_is_decoded(
     assert decode(REQUEST_JSON, AllocateProducerIdsRequest) == REQUEST
     with pytest.raises(MalformedMessage, match=f"at most {len(REQUEST_JSON)} bytes, found"):
         decode(REQUEST_JSON + b" ", AllocateProducerIdsRequest)
+
+
+def test_message_that_is_nested_without_end_is_malformed() -> None:
+    body = REQUEST_JSON.removesuffix(b"}") + b',"more":' + b"[" * 100_000 + b"}"
+    with pytest.raises(MalformedMessage):
+        decode(body, AllocateProducerIdsRequest)
+
+
+def test_text_that_is_not_utf_8_is_malformed() -> None:
+    body = b'{"pool":"\xff\xfe","broker_id":1,"broker_epoch":2}'
+    with pytest.raises(MalformedMessage, match=r"^AllocateProducerIdsRequest: "):
+        decode(body, AllocateProducerIdsRequest)

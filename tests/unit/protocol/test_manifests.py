@@ -134,3 +134,21 @@ def test_unreadable_record_of_the_last_manifest_counts_as_none(text: str | None)
     stored = a_topic({"partitions": 3, "old": 1}, annotations=annotations)
     assert last_applied(stored) == {}
     assert with_manifest(stored, a_topic({"partitions": 4}))["spec"] == {"partitions": 4, "old": 1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "apiVersion: v1\nkind: List\nitems: 5",
+        "apiVersion: v1\nkind: List\nitems: {a: 1}",
+        "- !!int ''",
+        "- !!float ''",
+        "- !!bool maybe",
+        "!!map [1]",
+        "a: 0x" + "f" * 5000,
+        "a: -9223372036854775808000",
+    ],
+)
+def test_what_no_manifest_is_is_unreadable_and_nothing_else(text: str) -> None:
+    with pytest.raises(UnreadableManifest):
+        read_objects(text)
