@@ -8,7 +8,7 @@ PROFILE ?=
 unexport PYTHONDONTWRITEBYTECODE
 PYTHON := .venv/bin/python
 
-.PHONY: help setup setup-audit setup-dev demo test test-local check format cluster cluster-down images deploy sim sim-replay sim-mutants sim-exhaustive e2e-long bench bench-scale bench-topics bench-topics-on-kind bench-audit lock
+.PHONY: help setup setup-audit setup-dev demo chaos test test-local check format cluster cluster-down images deploy sim sim-replay sim-mutants sim-exhaustive e2e-long bench bench-scale bench-topics bench-topics-on-kind bench-audit lock
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -24,6 +24,9 @@ setup-dev: ## the same with the tools of the tests
 
 demo: setup ## leaders are killed and stopped under load, and nothing is lost (1 to 3 min)
 	@hack/demo
+
+chaos: setup ## faults under load, a verdict and a report (6 min): EXPERIMENT=file, else examples/chaos/quick.yaml; SEED=n
+	@.venv/bin/tidemark chaos run -f $(or $(EXPERIMENT),examples/chaos/quick.yaml) $(if $(SEED),--seed $(SEED))
 
 test: setup-dev ## all tests that this machine can run; ON=kind insists on Kubernetes (5 to 25 min)
 	@hack/test

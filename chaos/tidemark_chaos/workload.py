@@ -1,11 +1,11 @@
 """Produce and consume for the demo and kill tests, and record what was promised, and when.
 
-One record is sent to each partition every interval, with acks=all. Each partition has a pipeline of
-its own with many records in flight, so a stalled record neither hides nor lengthens the gap of
-those after it. A record whose outcome is unknown is sent again only by idempotent producers:
-several of them share a partition, since each has one record in flight. Consumers read along and
-check that offsets rise without holes; what they read is recorded for the comparison at the end
-(I7).
+One record is sent to each partition every interval, with acks=all unless the settings differ. Each
+partition has a pipeline of its own with many records in flight, so a stalled record neither hides
+nor lengthens the gap of those after it. A record whose outcome is unknown is sent again only by
+idempotent producers: several of them share a partition, since each has one record in flight.
+Consumers read along and check that offsets rise without holes; what they read is recorded for the
+comparison at the end (I7).
 """
 
 import asyncio
@@ -60,6 +60,7 @@ class WorkloadSettings:
     timeout_ms: int = 5000
     in_flight: int = 256  # of one partition: 2.5 s of records at the default interval
     producers: int = 0  # idempotent ones of each partition, one record each at a time; 0: none
+    acks: str = "all"  # "1" promises nothing
 
 
 class SteadyClock:
@@ -130,6 +131,7 @@ class WorkloadRun:
                 settings.topic,
                 settings.partitions,
                 settings.interval_ms,
+                settings.acks,
             )
         )
         places = [(rack, partition) for rack, _ in readers for partition in partitions]
@@ -193,13 +195,17 @@ class WorkloadRun:
         producers = self._producers.get(partition)
         if producers is None:
             return -1, await self._client.produce(
-                settings.topic, partition, [record], acks="all", timeout_ms=settings.timeout_ms
+                settings.topic,
+                partition,
+                [record],
+                acks=settings.acks,
+                timeout_ms=settings.timeout_ms,
             )
         async with producers.free:  # in the order in which the records were due
             number, producer = producers.idle.pop()
             try:
                 return number, await producer.produce(
-                    [record], acks="all", timeout_ms=settings.timeout_ms
+                    [record], acks=settings.acks, timeout_ms=settings.timeout_ms
                 )
             finally:
                 producers.idle.append((number, producer))

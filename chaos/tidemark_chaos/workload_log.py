@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import msgspec
 
-from tidemark_chaos.history_checker import Kind, Operation, Outcome
+from tidemark_chaos.history_checker import ACKS_ALL, Kind, Operation, Outcome
 
 ACKNOWLEDGED = "acknowledged"
 REFUSED = "refused"
@@ -19,12 +19,13 @@ UNKNOWN = "unknown"
 FOREIGN = -1  # sequence of a record that another run wrote
 
 
-class Started(msgspec.Struct, frozen=True, tag="started", tag_field="event"):
+class Started(msgspec.Struct, frozen=True, tag="started", tag_field="event", omit_defaults=True):
     t_ms: float  # Unix time
     run_id: str
     topic: str
     partitions: int
     interval_ms: float
+    acks: str = "all"
 
 
 class Produced(msgspec.Struct, frozen=True, tag="produced", tag_field="event", omit_defaults=True):
@@ -251,9 +252,12 @@ def operations(
 
     `found`: partition -> offset -> sequence, read at `at_ms`.
     """
+    acks = ACKS_ALL
     for event in events:
-        if isinstance(event, Produced):
-            yield _send(event)
+        if isinstance(event, Started):
+            acks = ACKS_ALL if event.acks == "all" else int(event.acks)
+        elif isinstance(event, Produced):
+            yield _send(event, acks)
         elif isinstance(event, Read):
             shown = enumerate(event.sequences, start=event.offset)
             own = [pair for pair in shown if pair[1] != FOREIGN]
@@ -277,7 +281,7 @@ def operations(
         )
 
 
-def _send(event: Produced) -> Operation:
+def _send(event: Produced, acks: int) -> Operation:
     return Operation(
         process=f"producer-{event.partition}-{event.producer}",
         kind=Kind.SEND,
@@ -287,6 +291,7 @@ def _send(event: Produced) -> Operation:
         offsets=(event.offset,) if event.outcome == ACKNOWLEDGED else (),
         invoked_us=_us(event.t_ms - event.latency_ms),
         completed_us=_us(event.t_ms),
+        acks=acks,
         is_idempotent=event.producer >= 0,
     )
 

@@ -25,9 +25,10 @@ from tidemark_cli.output import Output
 
 COMMANDS = (
     "dev", "apply", "topics", "groups", "status", "isr", "ui", "why", "events", "produce",
-    "consume", "load", "verify", "demo", "bench", "move", "drain", "elect", "audit", "completion",
+    "consume", "load", "verify", "demo", "chaos", "bench", "move", "drain", "elect", "audit",
+    "completion",
 )  # fmt: skip
-WITHOUT_TARGET = frozenset({"dev", "demo", "audit", "completion"})
+WITHOUT_TARGET = frozenset({"dev", "demo", "chaos", "audit", "completion"})
 TARGET_OPTIONS = ("server", "context", "namespace", "pool")
 OPTIONS_WITH_TIME = frozenset({"--from", "--to"})
 OPTIONS_WITH_VALUE = frozenset(

@@ -1,7 +1,7 @@
 """Sends records in batches: of each partition one is on its way while the next one fills.
 
 A batch leaves when it is full, or `linger_seconds` after its first record where none is on its way.
-A batch that is refused for what is in it is halved, so that one bad record costs its neighbours
+A batch that is rejected for what is in it is halved, so that one bad record costs its neighbours
 nothing. Memory is bounded: who adds records waits for room.
 """
 
@@ -18,11 +18,11 @@ BATCH_BYTES = 512 * 1024  # half of what topics take by default, before it is pa
 BATCH_RECORDS = 5_000
 PENDING_BYTES = 16 * 1024 * 1024  # of all partitions
 RECORD_OVERHEAD_BYTES = 80
-# Refusals that are for a record, not for the partition.
+# Rejections that are for a record, not for the partition.
 _FOR_A_RECORD = frozenset(
     {"MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "INVALID_TIMESTAMP"}
 )
-MOST_HALVINGS = 256  # of one batch: where all records are bad, the rest is refused together
+MOST_HALVINGS = 256  # of one batch: where all records are bad, the rest is rejected together
 
 
 class Numbered(NamedTuple):

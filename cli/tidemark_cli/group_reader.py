@@ -65,21 +65,21 @@ class GroupReader:
         """
         loop = asyncio.get_running_loop()
         say_at = loop.time() + SAY_AFTER_SECONDS
-        refusals = 0
+        rejections = 0
         while True:
             try:
                 page = await self._poll()
-            except BrokerError as refused:
-                refusals += not refused.is_retriable
-                if refusals >= MOST_REJECTIONS:
+            except BrokerError as rejected:
+                rejections += not rejected.is_retriable
+                if rejections >= MOST_REJECTIONS:
                     raise
                 if loop.time() >= say_at:
                     say_at = loop.time() + SAY_AGAIN_SECONDS
-                    self._say(f"group {self._group}: no records: {refused}; retrying")
+                    self._say(f"group {self._group}: no records: {rejected}; retrying")
                 await self._watch.check()
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
-            refusals, say_at = 0, loop.time() + SAY_AFTER_SECONDS
+            rejections, say_at = 0, loop.time() + SAY_AFTER_SECONDS
             if not page:
                 await self._watch.check()
             yield page
@@ -99,11 +99,11 @@ class GroupReader:
             try:
                 await self._requested("POST", "/offsets", body)
                 return
-            except BrokerError as refused:
-                if not left or not refused.is_retriable:
+            except BrokerError as rejected:
+                if not left or not rejected.is_retriable:
                     places = ", ".join(f"{self._topic}-{partition}" for partition in offsets)
                     self._say(
-                        f"{places}: offsets not committed, records may be read again: {refused}"
+                        f"{places}: offsets not committed, records may be read again: {rejected}"
                     )
                     return
             await asyncio.sleep(COMMIT_PAUSE_SECONDS)
@@ -126,8 +126,8 @@ class GroupReader:
             response = await self._requested("GET", f"/records?timeout={POLL_MS}")
             self._watch.note(read_topic_ids(response.headers).get(self._topic, ""))
             return read_record_list(response.body)
-        except BrokerError as refused:
-            if not refused.is_retriable or refused.error == "NETWORK_EXCEPTION":
+        except BrokerError as rejected:
+            if not rejected.is_retriable or rejected.error == "NETWORK_EXCEPTION":
                 await self._end()
             raise
 

@@ -169,9 +169,9 @@ class PartitionReader:
             page = await self._until_responded(lambda: self._client.fetch(*self._place, offset))
             self._watch.note(page.topic_id)
             return page
-        except BrokerError as refused:
+        except BrokerError as rejected:
             is_requested_for = self._start.is_offset and offset == int(self._start.text)
-            if refused.error != OUT_OF_RANGE or is_requested_for:
+            if rejected.error != OUT_OF_RANGE or is_requested_for:
                 raise
             found = await self._until_responded(lambda: self._client.offsets(*self._place))
             first = found.log_start_offset
@@ -192,14 +192,14 @@ class PartitionReader:
                 if was_rejected:  # another topic of that name answers too
                     await self._watch.check(at_once=True)
                 return response
-            except BrokerError as refused:
+            except BrokerError as rejected:
                 was_rejected = True
-                if refused.error == OUT_OF_RANGE:
+                if rejected.error == OUT_OF_RANGE:
                     await self._watch.check(at_once=True)
-                if not refused.is_retriable:
+                if not rejected.is_retriable:
                     raise
                 if loop.time() >= say_at:
                     say_at = loop.time() + SAY_AGAIN_SECONDS
-                    self._say(f"{self._name}: no records: {refused}; retrying")
+                    self._say(f"{self._name}: no records: {rejected}; retrying")
             await self._watch.check()
             await asyncio.sleep(PAUSE_SECONDS)

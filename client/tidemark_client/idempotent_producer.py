@@ -74,8 +74,8 @@ class IdempotentProducer:
                 identity = await self._current_identity()
         except TimeoutError:
             return Rejected("REQUEST_TIMED_OUT", "no broker returned a producer ID in time")
-        except BrokerError as refused:
-            return Rejected(refused.error, refused.message)
+        except BrokerError as rejected:
+            return Rejected(rejected.error, rejected.message)
         self._needs_new_epoch = True  # also if the caller gives up while it is on its way
         outcome = await self._client.produce(
             self._topic,

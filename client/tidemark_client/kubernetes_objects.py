@@ -14,7 +14,7 @@ GROUP = "tidemark.dev"
 VERSION = "v1alpha1"
 PLURALS = {"Topic": "topics", "BrokerPool": "brokerpools"}
 REPLACE_ATTEMPTS = 3
-STRICT = {"field_validation": "Strict"}  # what the server does not know is refused, not dropped
+STRICT = {"field_validation": "Strict"}  # what the server does not know is rejected, not dropped
 
 OPERATOR_LABELS = "app.kubernetes.io/name=tidemark,app.kubernetes.io/component=operator"
 CONTROLLER_PORT = 8070

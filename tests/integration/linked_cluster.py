@@ -10,12 +10,11 @@ from pathlib import Path
 
 import uvloop
 from aiohttp import web
+from tidemark_chaos.links import CONTROLLER, Links
 from tidemark_operator.manager import json_log
 from tidemark_operator.manager.local.main import LocalCluster, LocalSettings
 from tidemark_operator.store.sqlite import SqliteStore
 from tidemark_protocol.ids import BrokerId
-
-from tests.integration.links import CONTROLLER, Links
 
 BROKERS = 3
 POOL = "default/default"

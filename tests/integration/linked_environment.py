@@ -10,10 +10,10 @@ import aiohttp
 from tidemark_chaos.environments.processes import ProcessesEnvironment
 from tidemark_chaos.faults.fault import TOPIC, Fault, FaultKind
 from tidemark_chaos.faults.process_signals import AFTER_ELECTION_SECONDS, ProcessFaults
+from tidemark_chaos.links import CONTROLLER, Place
 from tidemark_client.metadata import PartitionView
 
 from tests.integration.linked_cluster import CONTROL, PORTS
-from tests.integration.links import CONTROLLER, Place
 
 CUTS = frozenset(
     {

@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tidemark_chaos.environments.processes import PortRange
-
-from tests.integration.links import CONTROLLER, Links
+from tidemark_chaos.links import CONTROLLER, Links
 
 pytestmark = pytest.mark.cluster
 

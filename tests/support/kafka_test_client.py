@@ -62,7 +62,7 @@ class KafkaTestClient:
             partitions, topic_admin, GroupSettings(), scheduler=loop, wall_clock_s=time.time
         )
         partitions.open(self.directory, submit=nothing, observers=(groups,))
-        self.services = HandlerContext(
+        self.context = HandlerContext(
             partitions,
             FollowerFetchHandler(partitions, scheduler=loop),
             groups,
@@ -75,7 +75,7 @@ class KafkaTestClient:
             limits=limits,
             processing_clock_s=time.perf_counter,
         )
-        self.listener = SocketServer(self.services)
+        self.listener = SocketServer(self.context)
         self.port = 0
         self._version = 0
 

@@ -25,6 +25,7 @@ from tidemark_broker.http.problems import HttpProblem, kind_of, malformed
 from tidemark_broker.http.request import Request as HotRequest
 from tidemark_broker.http.request_metrics import RequestMetrics
 from tidemark_broker.http.start_page import start_page
+from tidemark_broker.http.validation_details import validation_detail
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch
 from tidemark_broker.metrics.broker_metrics import CONTENT_TYPE, BrokerFacts, render_groups
 from tidemark_broker.metrics.exposition import MetricsExposition
@@ -205,9 +206,8 @@ class AdminRoutes:
             try:
                 known = schemas.ProducerDocument.model_validate_json(body)
             except ValidationError as error:
-                first = error.errors()[0]
-                place = ".".join(str(part) for part in first["loc"])
-                raise malformed(f"body: {place}: {first['msg']}") from error
+                detail = validation_detail({**error.errors()[0]}, "body")
+                raise malformed(detail) from error
             producer_id, producer_epoch = known.producer_id, known.producer_epoch
         found = await self._view.producer_ids.init(producer_id, producer_epoch)
         if found.error is not ErrorCode.NONE:

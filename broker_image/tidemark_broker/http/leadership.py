@@ -36,7 +36,7 @@ MAX_TOPIC_NAME = 249
 def require_metadata(metadata: MetadataCache) -> None:
     """Raise HttpProblem while this broker has no metadata.
 
-    Else a broker that has just started would answer "no such topic".
+    Else a broker that has just started would answer "unknown topic or partition".
     """
     if not metadata.has_come:
         raise HttpProblem(

@@ -25,8 +25,9 @@ from tidemark_broker.http.admin_routes import AdminRoutes
 from tidemark_broker.http.consumers import schemas as consumers
 from tidemark_broker.http.group_routes import GroupRoutes, GroupsDocument
 from tidemark_broker.http.operations import PATH_PARAMETERS, Operation, Parameter, RequestBody
-from tidemark_broker.http.problems import PROBLEM_TYPE, HttpProblem
+from tidemark_broker.http.problems import PROBLEM_TYPE, HttpProblem, malformed
 from tidemark_broker.http.routes import Route
+from tidemark_broker.http.validation_details import validation_detail
 
 _PROBLEM = {PROBLEM_TYPE.decode(): {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
 _STATUSES = {
@@ -213,10 +214,7 @@ def _use_problems(api: FastAPI) -> None:
 
     async def on_invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        problem = HttpProblem(ErrorCode.INVALID_REQUEST, f"{place}: {first['msg']}")
-        return await on_problem(request, problem)
+        return await on_problem(request, malformed(validation_detail(error.errors()[0])))
 
     async def on_http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

@@ -366,7 +366,7 @@ class BrokerServer(PartitionObserver):
         self._background.append(self._tasks.create_task(work, name=name))
 
     async def _start_listener(self, directory: LogManager) -> SocketServer:
-        services = HandlerContext(
+        context = HandlerContext(
             self.partitions,
             self._fetches,
             self.groups,
@@ -385,7 +385,7 @@ class BrokerServer(PartitionObserver):
             broker_configs=broker_configs(self.settings),
             processing_clock_s=self._environment.processing_clock_s,
         )
-        listener = SocketServer(services)
+        listener = SocketServer(context)
         host = self.settings.listen_host
         self.kafka_port = await listener.start(host, self.settings.kafka_port)
         for name, port in self.settings.listeners:

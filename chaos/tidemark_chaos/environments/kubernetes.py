@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,23 +34,28 @@ LOAD_POD = "tidemark-demo-load"
 BROKERS = f"app.kubernetes.io/component=broker,app.kubernetes.io/instance={POOL}"
 EVENTS = "/tmp/load.ndjson"  # in the load pod
 STOP_FILE = "/tmp/stop"
+LOAD_OPTIONS = ("--idempotent", "--timeout-ms", str(RECORD_TIMEOUT_MS))
 READY_SECONDS = 120
 WATCH_AGAIN_SECONDS = 0.2
 SLICES = "/apis/tidemark.dev/v1alpha1/namespaces/{namespace}/partitionslices?watch=1"
 TO_DO = "run: KUBECONFIG=build/kubeconfig kubectl -n {namespace} get topics,bkr,pslice,pods"
 
 # Run by sh in the broker's container, which starts faster than Python: PID 1 is an init, so its
-# child is the broker; who runs this has no parent in there.
+# child is the broker; who runs this has no parent in there. With a second argument the broker is
+# resumed after so many seconds, by a shell that stays (and is a child of PID 1 then).
 SIGNAL_BROKER = """
 for stat in /proc/[0-9]*/stat; do
     read -r pid name state parent rest < "$stat" || continue
-    if [ "$parent" = 1 ]; then echo "$(date +%s%N) $pid"; kill -"$1" "$pid"; fi
+    if [ "$parent" != 1 ] || [ "$name" = "(sh)" ] || [ "$name" = "(sleep)" ]; then continue; fi
+    echo "$(date +%s%N) $pid"; kill -"$1" "$pid"
+    if [ -n "$2" ]; then (sleep "$2"; kill -CONT "$pid") < /dev/null > /dev/null 2>&1 & fi
 done
 """
 
 
 class KindEnvironment:
     runtime = "kubernetes"
+    topic_name = TOPIC
     opening = "Runs on a kind cluster of 1 + 3 nodes."
     closing = "`make cluster-down` removes the kind cluster."
     default_kinds: tuple[FaultKind, ...] = (FaultKind.KILL, FaultKind.FORCED_DELETE)
@@ -82,25 +87,34 @@ class KindEnvironment:
         await self._kubectl.install_chart()
         await self._kubectl.must("create", "namespace", self.namespace)
         self._watching = asyncio.create_task(self._watch(), name="watch-slices")
-        tell(f"kubectl apply -f examples/orders.yaml, in the empty namespace {self.namespace}")
+        tell(f"kubectl apply of topic {self.topic_name}, in the empty namespace {self.namespace}")
         await self._kubectl.must("apply", "-f", "-", stdin=self._manifest.encode())
         tell(
             "waiting until the topic is Ready: the operator creates a pool, pods, claims and slices"
         )
         await self._kubectl.must(
-            *("wait", f"topic/{TOPIC}", "--for=condition=Ready", f"--timeout={READY_SECONDS}s"),
+            *(
+                "wait",
+                f"topic/{self.topic_name}",
+                "--for=condition=Ready",
+                f"--timeout={READY_SECONDS}s",
+            ),
             within_seconds=READY_SECONDS + 10,
         )
-        await self._until(self._is_in_sync, f"{TOPIC} to be led and in sync", 0.05)
+        await self._until(self._is_in_sync, f"{self.topic_name} to be led and in sync", 0.05)
 
     async def start_workload(self) -> None:
-        manifest = msgspec.json.encode(load_pod_manifest(self._interval_ms))
+        manifest = msgspec.json.encode(self.load_pod())
         await self._kubectl.must("apply", "-f", "-", stdin=manifest)
         await self._kubectl.must(
             *("wait", f"pod/{LOAD_POD}", "--for=condition=Ready", "--timeout=60s"),
             within_seconds=70,
         )
         await self._until(self._is_acknowledged, "the load to be acknowledged", 0.3)
+
+    def load_pod(self) -> dict[str, Any]:
+        """Return the manifest of the workload's pod."""
+        return load_pod_manifest(self._interval_ms, topic=TOPIC, options=LOAD_OPTIONS)
 
     async def topic(self) -> TopicView | None:
         return status_of_objects((), self._slices.values()).topic(TOPIC)
@@ -109,20 +123,17 @@ class KindEnvironment:
         leader = target.leader
         match kind:
             case FaultKind.KILL:
-                return await self._signal(leader, 9, "kill -9 of")
+                return await self.signal(leader, 9, "kill -9 of")
             case FaultKind.STOP:
-                return await self._signal(leader, 15, "SIGTERM to")
+                return await self.signal(leader, 15, "SIGTERM to")
             case FaultKind.FREEZE | FaultKind.SHORT_FREEZE:
-                return await self._signal(leader, 19, "freeze (SIGSTOP) of")
+                return await self.signal(leader, 19, "freeze (SIGSTOP) of")
             case FaultKind.FORCED_DELETE:
-                pod = f"{POOL}-{leader}"
-                t_ms = time.time() * 1000  # before kubectl starts: rather too long than too short
-                await self._delete_by_force(self._kubectl, pod)
-                return Fault(t_ms, f"kubectl delete pod {pod} --grace-period=0 --force")
+                return await self.delete_pod(leader, is_forced=True)
             case _:
-                fault = await self._kill_operator()
+                fault = await self.kill_operator()
                 if kind is FaultKind.OPERATOR_AND_LEADER:
-                    second = await self._signal(leader, 9, "kill -9 of")
+                    second = await self.signal(leader, 9, "kill -9 of")
                     return Fault(fault.t_ms, f"{fault.words}, then {second.words}")
                 return fault
 
@@ -140,7 +151,7 @@ class KindEnvironment:
             await asyncio.sleep(SHORT_FREEZE_SECONDS)
         else:
             return None
-        return await self._signal(target.leader, 18, "wakes (SIGCONT):")
+        return await self.signal(target.leader, 18, "wakes (SIGCONT):")
 
     async def worn_brokers(self) -> frozenset[int]:
         """Return the brokers whose container the kubelet would restart late.
@@ -193,11 +204,12 @@ class KindEnvironment:
         with contextlib.suppress(TimeoutError):
             await self._kubectl.run("delete", "namespace", self.namespace, "--wait=false")
 
-    async def _signal(self, broker_id: int, number: int, words: str) -> Fault:
+    async def signal(
+        self, broker_id: int, number: int, words: str, *, resumed_after: str = ""
+    ) -> Fault:
         pod = f"{POOL}-{broker_id}"
-        ended = await self._kubectl.run(
-            "exec", pod, "--", "sh", "-c", SIGNAL_BROKER, "sh", str(number)
-        )
+        script = ("sh", "-c", SIGNAL_BROKER, "sh", str(number), resumed_after)
+        ended = await self._kubectl.run("exec", pod, "--", *script)
         # The container may end before the exec does: what was printed counts, not the exit code.
         words_printed = ended.stdout.split()
         if not words_printed:
@@ -209,7 +221,7 @@ class KindEnvironment:
         t_ms, pid = int(words_printed[0]) / 1e6, words_printed[1].decode()
         return Fault(t_ms, f"{words} the broker in pod {pod} (process {pid})")
 
-    async def _kill_operator(self) -> Fault:
+    async def kill_operator(self) -> Fault:
         """Kill the operator replica that holds the Lease."""
         label = "app.kubernetes.io/name=tidemark,app.kubernetes.io/component=operator"
         pods = await self._kubectl.items("pods", "-A", "-l", label)
@@ -227,6 +239,22 @@ class KindEnvironment:
             found=f"pods {[pod['metadata']['name'] for pod in pods]}, holders {sorted(holders)}",
             to_do="check that the chart is installed and an operator leads",
         )
+
+    async def delete_pod(self, broker_id: int, *, is_forced: bool) -> Fault:
+        pod = f"{POOL}-{broker_id}"
+        t_ms = time.time() * 1000  # before kubectl starts: rather too long than too short
+        if is_forced:
+            await self._delete_by_force(self._kubectl, pod)
+            return Fault(t_ms, f"kubectl delete pod {pod} --grace-period=0 --force")
+        await self._kubectl.must("delete", "pod", pod, "--wait=false")
+        return Fault(t_ms, f"kubectl delete pod {pod}")
+
+    async def pause(self, broker_id: int, seconds: float) -> Fault:
+        """Stop a broker for a time; a shell in its container resumes it, whoever asked for it."""
+        found = await self.signal(
+            broker_id, 19, "freeze (SIGSTOP) of", resumed_after=f"{seconds:g}"
+        )
+        return Fault(found.t_ms, f"{found.words} for {seconds:g} s")
 
     @staticmethod
     async def _delete_by_force(kubectl: Kubectl, pod: str) -> None:
@@ -277,11 +305,11 @@ class KindEnvironment:
         return (await self.workload_log()).is_finished
 
 
-def load_pod_manifest(interval_ms: float) -> dict[str, Any]:
+def load_pod_manifest(interval_ms: float, *, topic: str, options: Sequence[str]) -> dict[str, Any]:
     """Load first, then it stays for `cat` and `verify`."""
     load = (
-        f"tidemark load {TOPIC} --server http://{POOL}-bootstrap:8080 --interval-ms {interval_ms:g}"
-        f" --idempotent --timeout-ms {RECORD_TIMEOUT_MS}"
+        f"tidemark load {topic} --server http://{POOL}-bootstrap:8080 --interval-ms {interval_ms:g}"
+        f" {' '.join(options)}"
         f" --until-file {STOP_FILE} --out {EVENTS}; sleep 3600"
     )
     return {

@@ -81,7 +81,8 @@ def _take(held: socket.socket, port: int) -> None:
 BROKERS = 3
 START_SECONDS = 60.0
 LOAD_STOP_SECONDS = 70.0
-VERIFY_SECONDS = 90.0
+VERIFY_SECONDS = 60.0
+VERIFIED_BYTES_PER_SECOND = 500_000  # of the events: less than a busy machine does
 POLL_SECONDS = 0.05
 ENOUGH_RECORDS = 100  # acknowledged before the first blow
 RECORD_TIMEOUT_MS = 60_000  # longer than any round: no outcome stays unknown
@@ -89,6 +90,8 @@ REST_SECONDS = 4.5  # of a struck broker: its start, and a life that is no crash
 
 
 class ProcessesEnvironment:
+    name = "demo"  # of its files next to the report
+    topic_name = TOPIC
     runtime = "processes"
     opening = "A controller and 3 brokers, as processes of this machine."
     closing = ""  # `make demo` says how to get a real cluster
@@ -101,11 +104,14 @@ class ProcessesEnvironment:
     ports = 2 + 2 * BROKERS
     is_audited = True  # by a Prometheus of its own, at the last port
 
-    def __init__(self, *, manifest: str, events: Path, interval_ms: float) -> None:
+    def __init__(
+        self, *, manifest: str, events: Path, interval_ms: float, directory: Path | None = None
+    ) -> None:
+        """Create it; without a `directory` its data is in a temporary one."""
         self._manifest = manifest
         self._events = events
         self._interval_ms = interval_ms
-        self._directory = Path(tempfile.mkdtemp(prefix="tidemark-demo-"))
+        self._directory = directory or Path(tempfile.mkdtemp(prefix="tidemark-demo-"))
         self._cluster: asyncio.subprocess.Process | None = None
         self._load: asyncio.subprocess.Process | None = None
         self._controller_url = ""
@@ -122,10 +128,7 @@ class ProcessesEnvironment:
         base = self._port_range.first
         self._controller_url = f"http://127.0.0.1:{base}"
         tell(f"starting the controller and {BROKERS} brokers")
-        data = self._directory / "data"
-        self._cluster = await child_processes.start(
-            self.cluster_command(base, data), log=self._log("cluster")
-        )
+        await self._start_cluster()
         # Brokers' HTTP ports follow the controller's.
         http = [f"127.0.0.1:{base + number}" for number in range(1 + BROKERS)]
         if self.is_audited:
@@ -134,11 +137,18 @@ class ProcessesEnvironment:
         else:
             self._scraper.missing = "no Prometheus scraped this run"
         await self.until(self._is_answering, "a response of the controller")
-        tell(f"applying the topic {TOPIC}")
+        tell(f"applying the topic {self.topic_name}")
         await apply_at_controller(self._controller_url, read_manifests(self._manifest))
         tell("waiting until every partition has a leader and all replicas in sync")
-        await self.until(self._is_in_sync, f"{TOPIC} to be led and in sync")
+        await self.until(self._is_in_sync, f"{self.topic_name} to be led and in sync")
         await self._scraper.begin()
+
+    async def _start_cluster(self) -> None:
+        assert self._port_range is not None
+        self._cluster = await child_processes.start(
+            self.cluster_command(self._port_range.first, self._directory / "data"),
+            log=self._log("cluster"),
+        )
 
     def cluster_command(self, first_port: int, data: Path) -> list[str]:
         """Return the command of the cluster.
@@ -157,18 +167,21 @@ class ProcessesEnvironment:
         self._events.unlink(missing_ok=True)
         self._load = await child_processes.start(
             [
-                *(sys.executable, "-m", "tidemark_cli.main", "load", TOPIC),
+                *(sys.executable, "-m", "tidemark_cli.main", "load", self.topic_name),
                 *("--server", self._controller_url, "--interval-ms", str(self._interval_ms)),
-                *("--out", str(self._events), "--rack", "rack-1"),
-                *("--idempotent", "--timeout-ms", str(RECORD_TIMEOUT_MS)),
+                *("--out", str(self._events), *self.load_options()),
             ],
             log=self._log("load"),
         )
         await self.until(self._is_acknowledged, "the load to be acknowledged")
 
+    def load_options(self) -> list[str]:
+        """Return the options of `tidemark load` that say which clients there are."""
+        return ["--rack", "rack-1", "--idempotent", "--timeout-ms", str(RECORD_TIMEOUT_MS)]
+
     async def topic(self) -> TopicView | None:
         status = await self.status()
-        return None if status is None else status.topic(TOPIC)
+        return None if status is None else status.topic(self.topic_name)
 
     async def strike(self, kind: FaultKind, target: PartitionView) -> Fault:
         self._struck_at[target.leader] = asyncio.get_running_loop().time()
@@ -208,12 +221,15 @@ class ProcessesEnvironment:
             ) from late
 
     async def verify(self) -> VerifyReport:
+        """Read all records and compare all replicas: a long run takes longer."""
+        more_seconds = self._events.stat().st_size / VERIFIED_BYTES_PER_SECOND
         ended = await child_processes.run(
             [
                 *(sys.executable, "-m", "tidemark_cli.main", "verify", "-o", "json"),
                 *("--load", str(self._events), "--server", self._controller_url),
+                *("--within-seconds", f"{VERIFY_SECONDS + more_seconds:.0f}"),
             ],
-            within_seconds=VERIFY_SECONDS,
+            within_seconds=2 * (VERIFY_SECONDS + more_seconds),
         )
         return read_report(ended)
 
@@ -242,7 +258,10 @@ class ProcessesEnvironment:
         if self._port_range is not None:
             self._port_range.close()
         await asyncio.to_thread(self._keep_logs)
-        await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+        await asyncio.to_thread(self._remove_data)
+
+    def _remove_data(self) -> None:
+        shutil.rmtree(self._directory, ignore_errors=True)
 
     async def status(self) -> ClusterStatus | None:
         """Over one connection: it is asked often while brokers need the processors."""
@@ -266,10 +285,10 @@ class ProcessesEnvironment:
     def _log(self, name: str) -> Path:
         """Beside the events, so that it survives the temporary directory."""
         self._events.parent.mkdir(parents=True, exist_ok=True)
-        return self._events.parent / f"demo-{name}.log"
+        return self._events.parent / f"{self.name}-{name}.log"
 
     def _keep_logs(self) -> None:
-        kept = self._events.parent / "demo-logs"
+        kept = self._events.parent / f"{self.name}-logs"
         shutil.rmtree(kept, ignore_errors=True)
         if (logs := self._directory / "data" / "logs").is_dir():
             shutil.copytree(logs, kept)

@@ -33,6 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--controller-port", type=int, default=17070, help="default 17070")
     parser.add_argument(
+        "--proxy-port",
+        type=int,
+        help="first port of proxies between controller and brokers, which `tidemark chaos` starts "
+        "for network faults",
+    )
+    parser.add_argument(
         "-f",
         "--file",
         type=Path,
@@ -73,6 +79,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
             kafka_port=arguments.kafka_port,
             controller_port=arguments.controller_port,
             manifests=list(arguments.manifests),
+            proxy_port=arguments.proxy_port,
         ),
     )
 

@@ -22,7 +22,7 @@ from tidemark_cli.output import Output
 
 HELP = "write and read a steady load and record each outcome as NDJSON, for `tidemark verify`"
 
-PRODUCERS = 32  # of a partition: as many records in flight
+PRODUCERS = 32
 START_POLL_SECONDS = 0.2
 
 
@@ -41,10 +41,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--in-flight", type=int, default=256, help="records in flight per partition (default 256)"
     )
     parser.add_argument(
+        "--acks", choices=("all", "1"), default="all", help="acks of each record (default all)"
+    )
+    parser.add_argument(
         "--idempotent",
         action="store_true",
         help="use idempotent producers, which retry records with unknown outcome; needs a long "
         "--timeout-ms",
+    )
+    parser.add_argument(
+        "--producers",
+        type=int,
+        default=PRODUCERS,
+        help="idempotent producers per partition, with one record in flight each "
+        f"(default {PRODUCERS})",
     )
     parser.add_argument("--seconds", type=float, help="stop after this time")
     parser.add_argument("--until-file", type=Path, help="stop when this file appears")
@@ -72,6 +82,13 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             to_do="remove them to use the defaults",
             exit_code=EXIT_USAGE,
         )
+    if arguments.producers < 1 or (arguments.idempotent and arguments.acks != "all"):
+        raise CommandFailed(
+            expected="--producers above 0, and --acks all with --idempotent",
+            found=f"--producers {arguments.producers}, --acks {arguments.acks}",
+            to_do="remove --idempotent, or use --acks all",
+            exit_code=EXIT_USAGE,
+        )
     with _event_file(arguments.out) as file:
 
         def write(event: Event) -> None:
@@ -95,7 +112,8 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
                 interval_ms=arguments.interval_ms,
                 timeout_ms=arguments.timeout_ms,
                 in_flight=arguments.in_flight,
-                producers=PRODUCERS if arguments.idempotent else 0,
+                producers=arguments.producers if arguments.idempotent else 0,
+                acks=arguments.acks,
             )
             finished = await _run_until_reported(
                 WorkloadRun(client, settings, write, near_clients=near), arguments

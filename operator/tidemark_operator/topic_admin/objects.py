@@ -128,18 +128,18 @@ class TopicObjects:
         if stored is not None:
             if _was_made_for(stored, request.request_id):
                 return _made(stored)
-            return refused(new.topic, _exists(stored))
+            return rejected(new.topic, _exists(stored))
         rejection = self._data_of_a_previous_one(places.pool, new)
         if rejection is not None:
-            return refused(new.topic, rejection)
+            return rejected(new.topic, rejection)
         name = ""
         for choice in range(NAME_CHOICES):
             item = topic_manifest(new, places, request_id=request.request_id, name_choice=choice)
             if isinstance(item, RequestRejected):
-                return refused(new.topic, item)
+                return rejected(new.topic, item)
             rejection = there.room.take(new.topic, item["spec"]["partitions"])
             if rejection is not None:
-                return refused(new.topic, rejection)
+                return rejected(new.topic, rejection)
             if request.validate_only:
                 return replace(_made(item), topic_id=TopicId(""))
             try:
@@ -155,7 +155,7 @@ class TopicObjects:
                 extra={"topic": new.topic, "object": made["metadata"]["name"]},
             )
             return _made(made)
-        return refused(
+        return rejected(
             new.topic,
             RequestRejected(
                 ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -171,7 +171,7 @@ class TopicObjects:
         stored = await self._store.get(TOPIC, metadata["namespace"], metadata["name"])
         if stored is not None and _was_made_for(stored, request.request_id):
             return _made(stored)
-        return refused(new.topic, RequestRejected(ErrorCode.REQUEST_TIMED_OUT, f"{error}: retry"))
+        return rejected(new.topic, RequestRejected(ErrorCode.REQUEST_TIMED_OUT, f"{error}: retry"))
 
     def _data_of_a_previous_one(self, pool: str, new: NewTopic) -> RequestRejected | None:
         """Return an error if a new topic would not be empty, as Kafka's clients expect."""
@@ -203,15 +203,15 @@ class TopicObjects:
         stored = there.topics.get(topic)
         for _ in range(MAX_TRIES):
             if stored is None:
-                return refused(topic, unknown_topic(topic))
+                return rejected(topic, unknown_topic(topic))
             if _was_made_for(stored, request_id):
                 return _made(stored)
             rejection = managed_elsewhere_error(stored)
             after = changed(stored) if rejection is None else rejection
             if isinstance(after, RequestRejected):
-                return refused(topic, after)
+                return rejected(topic, after)
             if sentences := validate(_without_status(after), _without_status(stored)):
-                return refused(
+                return rejected(
                     topic, RequestRejected(ErrorCode.INVALID_REQUEST, "; ".join(sentences))
                 )
             if validate_only or after["spec"] == stored["spec"]:
@@ -220,7 +220,7 @@ class TopicObjects:
                 return _made(await self._store.replace(TOPIC, _recorded(after, request_id)))
             except (Conflict, OutcomeUnknown):
                 stored = await self._again(stored)
-        return refused(topic, _others_are_faster())
+        return rejected(topic, _others_are_faster())
 
     async def delete(self, to_delete: TopicToDelete, there: StoredTopic) -> TopicResult:
         """Delete a Topic by its present manifest, not by the one found with others (I20)."""
@@ -230,7 +230,7 @@ class TopicObjects:
             if stored is None:
                 if self._is_going(pool, to_delete.topic):
                     return TopicResult(to_delete.topic, ErrorCode.NONE)
-                return refused(to_delete.topic, unknown_topic(to_delete.topic))
+                return rejected(to_delete.topic, unknown_topic(to_delete.topic))
             topic_id = _topic_id_of(stored)
             rejection = _other_id(to_delete, topic_id)
             rejection = rejection or managed_elsewhere_error(stored) or deletion_error(stored)
@@ -239,7 +239,7 @@ class TopicObjects:
                 # or it is ahead of it, by an attempt that another's write put an end to.
                 await self._notify_slices(pool, to_delete.topic, stored)
             if rejection is not None:
-                return refused(to_delete.topic, rejection)
+                return rejected(to_delete.topic, rejection)
             metadata = stored["metadata"]
             try:
                 await self._store.delete(
@@ -256,7 +256,7 @@ class TopicObjects:
                 extra={"topic": to_delete.topic, "object": metadata["name"]},
             )
             return TopicResult(to_delete.topic, ErrorCode.NONE, topic_id=TopicId(topic_id))
-        return refused(to_delete.topic, _others_are_faster())
+        return rejected(to_delete.topic, _others_are_faster())
 
     async def _again(self, stored: Object | None) -> Object | None:
         """Return the object as it is now."""
@@ -348,7 +348,7 @@ def _exists(stored: Object) -> RequestRejected:
     )
 
 
-def refused(topic: str, rejection: RequestRejected) -> TopicResult:
+def rejected(topic: str, rejection: RequestRejected) -> TopicResult:
     return TopicResult(topic, rejection.error, rejection.message)
 
 

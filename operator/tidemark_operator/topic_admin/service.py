@@ -58,7 +58,7 @@ from tidemark_operator.topic_admin.objects import (
     StoredTopic,
     TopicObjects,
     gathered,
-    refused,
+    rejected,
     unknown_topic,
 )
 
@@ -138,7 +138,7 @@ class TopicAdmin:
         async def change(requested: _Reassigned, there: StoredTopic) -> TopicResult:
             targets = self._targets(requested, there)
             if isinstance(targets, RequestRejected):
-                return refused(requested.topic, targets)
+                return rejected(requested.topic, targets)
             may_change = request.may_change_replication_factor
             return await self._objects.change(
                 requested.topic,
@@ -284,9 +284,9 @@ class TopicAdmin:
             return await change
         except Rejected as error:
             # Our rules were looked at before: this is somebody's admission policy, or a quota.
-            return refused(topic, RequestRejected(ErrorCode.POLICY_VIOLATION, str(error)))
+            return rejected(topic, RequestRejected(ErrorCode.POLICY_VIOLATION, str(error)))
         except StoreError as error:
-            return refused(topic, RequestRejected(ErrorCode.REQUEST_TIMED_OUT, f"{error}: retry"))
+            return rejected(topic, RequestRejected(ErrorCode.REQUEST_TIMED_OUT, f"{error}: retry"))
 
 
 def _by_topic(request: ReassignPartitionsRequest) -> tuple[_Reassigned, ...]:

@@ -161,7 +161,7 @@ class ConsumerRoutes:
         most_records = max(1, self._limits.records // max(1, len(fetched)))
         held_bytes = sum(len(found.data) for found in fetched)
         pieces: list[tuple[Fetched, FetchedRecords]] = []
-        refused: list[tuple[Fetched, UnrenderableRecords]] = []
+        rejected: list[tuple[Fetched, UnrenderableRecords]] = []
         with self._admission.bytes_reserved(held_bytes * RESPONSE_BYTES_PER_LOG_BYTE):
             for found in fetched:
                 renderer = RecordRenderer(
@@ -175,11 +175,11 @@ class ConsumerRoutes:
                 try:
                     pieces.append((found, await renderer.render(found.data, found.offset)))
                 except UnrenderableRecords as error:
-                    refused.append((found, error))
-        if refused:
+                    rejected.append((found, error))
+        if rejected:
             has_others = any(len(rendered.body) > 2 for _, rendered in pieces)
-            _notify_or_defer(instance, refused, has_others=has_others)
-        # Not before all of them are there: what is refused must be read again.
+            _notify_or_defer(instance, rejected, has_others=has_others)
+        # Not before all of them are there: what is rejected must be read again.
         return [
             rendered.body[1:-1]
             for found, rendered in pieces
@@ -311,13 +311,13 @@ async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, Result]) -> R
 
 
 def _notify_or_defer(
-    instance: Instance, refused: list[tuple[Fetched, UnrenderableRecords]], *, has_others: bool
+    instance: Instance, rejected: list[tuple[Fetched, UnrenderableRecords]], *, has_others: bool
 ) -> None:
     """Raise the first problem, unless the others' records come first: once for each problem."""
     consumer = instance.consumer
-    for found, _ in refused:
+    for found, _ in rejected:
         consumer.put_last(found, found.offset)
-    found, problem = refused[0]
+    found, problem = rejected[0]
     position = (found.topic, found.partition, found.offset)
     if has_others and position != instance.deferred:
         instance.deferred = position

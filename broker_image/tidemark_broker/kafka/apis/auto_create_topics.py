@@ -32,8 +32,8 @@ class TopicAutoCreation:
         if not missing:
             return
         deadline = Deadline(CREATION_LIMIT_MS)
-        refused = await self._make(sorted(missing - self._requested)[:MAX_CHANGES], deadline)
-        awaited = missing - refused
+        rejected = await self._make(sorted(missing - self._requested)[:MAX_CHANGES], deadline)
+        awaited = missing - rejected
         await self._changes.wait_until(lambda: all(map(self._changes.is_served, awaited)), deadline)
 
     def _may_be_made(self, name: str) -> bool:
@@ -52,7 +52,7 @@ class TopicAutoCreation:
         if response.error is not ErrorCode.NONE:
             _log.warning("topics not created", extra={"reason": response.message})
             return set(names)
-        refused = set()
+        rejected = set()
         for result in response.results:
             # Another broker was asked too, or it comes later.
             if result.error in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT):
@@ -60,5 +60,5 @@ class TopicAutoCreation:
             if result.error is not ErrorCode.NONE:
                 extra = {"topic": result.topic, "reason": result.message}
                 _log.warning("topic not created", extra=extra)
-                refused.add(result.topic)
-        return refused
+                rejected.add(result.topic)
+        return rejected

@@ -27,20 +27,20 @@ class MatchType(IntEnum):
     ANY = 2  # all that were specified, the default too
 
 
-def quota_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
-    metadata = services.partitions.metadata
+def quota_admin_handlers(context: HandlerContext) -> tuple[ApiHandler, ...]:
+    metadata = context.partitions.metadata
 
     def describe(request: KafkaRequest, requested: Values) -> Values:
-        refused = _malformed_filter(requested)
-        if refused:
-            return {"error": ErrorCode.INVALID_REQUEST, "error_message": refused}
+        rejected = _malformed_filter(requested)
+        if rejected:
+            return {"error": ErrorCode.INVALID_REQUEST, "error_message": rejected}
         found = [quota for quota in metadata.quotas if _matches(quota, requested)]
         return {"error": ErrorCode.NONE, "entries": Each(found, _described)}
 
     def alter(request: KafkaRequest, requested: Values) -> Values:
         return {"entries": Each(requested["entries"], _rejected)}
 
-    handler = services.answering.sync_handler
+    handler = context.answering.sync_handler
     return (
         handler(DESCRIBE_CLIENT_QUOTAS_API, describe),
         handler(ALTER_CLIENT_QUOTAS_API, alter),

@@ -34,21 +34,21 @@ from tidemark_broker.server.config import GROUP_CONFIG_ERROR, broker_config_erro
 ALTER_TIMEOUT_MS = 30_000  # these requests carry none
 
 
-def config_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
-    admin = ConfigAdmin(services)
+def config_admin_handlers(context: HandlerContext) -> tuple[ApiHandler, ...]:
+    admin = ConfigAdmin(context)
     return (
-        services.answering.sync_handler(DESCRIBE_CONFIGS_API, admin.describe),
-        services.answering.async_handler(INCREMENTAL_ALTER_CONFIGS_API, admin.alter),
-        services.answering.async_handler(ALTER_CONFIGS_API, admin.replace),
+        context.answering.sync_handler(DESCRIBE_CONFIGS_API, admin.describe),
+        context.answering.async_handler(INCREMENTAL_ALTER_CONFIGS_API, admin.alter),
+        context.answering.async_handler(ALTER_CONFIGS_API, admin.replace),
     )
 
 
 class ConfigAdmin:
-    def __init__(self, services: HandlerContext) -> None:
-        self._metadata = services.partitions.metadata
-        self._changes = services.topic_admin
-        self._broker_id = services.partitions.broker_id
-        self._broker_configs: Mapping[str, str] = services.broker_configs
+    def __init__(self, context: HandlerContext) -> None:
+        self._metadata = context.partitions.metadata
+        self._changes = context.topic_admin
+        self._broker_id = context.partitions.broker_id
+        self._broker_configs: Mapping[str, str] = context.broker_configs
 
     # ---- describing
 
@@ -126,9 +126,9 @@ class ConfigAdmin:
         topics: dict[str, TopicToAlter] = {}
         for each in resources:
             key = _key(each)
-            refused = self._rejection(each, is_twice=counts[key] > 1)
-            if refused is not None or each["resource_type"] != ResourceType.TOPIC:
-                results[key] = refused or TopicResult(each["resource"], ErrorCode.NONE)
+            rejected = self._rejection(each, is_twice=counts[key] > 1)
+            if rejected is not None or each["resource_type"] != ResourceType.TOPIC:
+                results[key] = rejected or TopicResult(each["resource"], ErrorCode.NONE)
             elif len(topics) < MAX_CHANGES:
                 changes = tuple(map(_change, each["configs"]))
                 topics[each["resource"]] = TopicToAlter(each["resource"], changes, replaces_all)

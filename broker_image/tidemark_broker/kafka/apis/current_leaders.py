@@ -1,7 +1,7 @@
 """Name the current leader in answers of a broker that is not, or no longer, the leader (KIP-951).
 
 A hint saves the client a metadata request and the backoff before it. A broker that the client
-cannot reach by its listener is not named, nor is this broker itself, which has just refused.
+cannot reach by its listener is not named, nor is this broker itself, which has just rejected.
 """
 
 from tidemark_protocol.error_codes import ErrorCode

@@ -16,13 +16,13 @@ from tidemark_broker.log.producer_state_entry import ProducerBatch
 from tidemark_broker.replication.replica_manager import ReplicaManager
 
 
-def describe_producers_handler(services: HandlerContext) -> ApiHandler:
-    partitions = services.partitions
+def describe_producers_handler(context: HandlerContext) -> ApiHandler:
+    partitions = context.partitions
 
     def respond(request: KafkaRequest, requested: Values) -> Values:
         return {"topics": Each(requested["topics"], lambda topic: _topic(partitions, topic))}
 
-    return services.answering.sync_handler(DESCRIBE_PRODUCERS_API, respond)
+    return context.answering.sync_handler(DESCRIBE_PRODUCERS_API, respond)
 
 
 def _topic(partitions: ReplicaManager, requested: Values) -> Values:

@@ -18,32 +18,32 @@ from tidemark_broker.kafka_wire.messages.schema import Values, each_partition
 OPERATOR_NODE_ID = 3000  # above the ids of brokers, of which a pool has 1000 at most
 
 
-def describe_quorum_handler(services: HandlerContext) -> ApiHandler:
+def describe_quorum_handler(context: HandlerContext) -> ApiHandler:
     def respond(request: KafkaRequest, requested: Values) -> Values:
-        topics = each_partition(requested["topics"], partial(_partition, services))
-        return {"error": ErrorCode.NONE, "topics": topics, "nodes": _nodes(services)}
+        topics = each_partition(requested["topics"], partial(_partition, context))
+        return {"error": ErrorCode.NONE, "topics": topics, "nodes": _nodes(context)}
 
-    return services.answering.sync_handler(DESCRIBE_QUORUM_API, respond)
+    return context.answering.sync_handler(DESCRIBE_QUORUM_API, respond)
 
 
-def _nodes(services: HandlerContext) -> tuple[Values, ...]:
-    address = services.controller_address()
+def _nodes(context: HandlerContext) -> tuple[Values, ...]:
+    address = context.controller_address()
     if address is None:
         return ()
     listener = {"name": "CONTROLLER", "host": address.host, "port": address.port}
     return ({"node_id": OPERATOR_NODE_ID, "listeners": (listener,)},)
 
 
-def _partition(services: HandlerContext, topic: str, requested: Values) -> Values:
+def _partition(context: HandlerContext, topic: str, requested: Values) -> Values:
     found: Values = {"partition": requested["partition"], "error": ErrorCode.NONE}
     if (topic, requested["partition"]) != (METADATA_TOPIC, 0):
         return found | {"error": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    metadata = services.partitions.metadata
+    metadata = context.partitions.metadata
     version = metadata.image_version
     return found | {
         "leader": OPERATOR_NODE_ID,
         "leader_epoch": metadata.controller_epoch,
         "high_watermark": version,
         "voters": ({"replica_id": OPERATOR_NODE_ID, "log_end_offset": version},),
-        "observers": ({"replica_id": services.partitions.broker_id, "log_end_offset": version},),
+        "observers": ({"replica_id": context.partitions.broker_id, "log_end_offset": version},),
     }

@@ -253,14 +253,14 @@ def _answer(partition: int, result: FetchResult) -> PartitionResponse:
 _FIRST_VERSION_WITH_RACK = 11
 
 
-def fetch_handler(services: HandlerContext) -> ApiHandler:
-    consumers = ConsumerFetches(services)
+def fetch_handler(context: HandlerContext) -> ApiHandler:
+    consumers = ConsumerFetches(context)
 
-    turns = services.answering.turns
+    turns = context.answering.turns
 
     def take(request: KafkaRequest, fetch: FetchRequest) -> None:
         if fetch.replica_id >= 0:
-            _fetch_of_replica(services, request, fetch)
+            _fetch_of_replica(context, request, fetch)
         else:
             consumers.handle(request, fetch)
 
@@ -278,14 +278,14 @@ def fetch_handler(services: HandlerContext) -> ApiHandler:
     return ApiHandler(supported, handle, has_large_response=True)
 
 
-def _fetch_of_replica(services: HandlerContext, request: KafkaRequest, fetch: FetchRequest) -> None:
+def _fetch_of_replica(context: HandlerContext, request: KafkaRequest, fetch: FetchRequest) -> None:
     correlation_id = request.header.correlation_id
-    own_cluster = services.cluster_id()
+    own_cluster = context.cluster_id()
     if fetch.cluster_id is not None and own_cluster and fetch.cluster_id != own_cluster:
         error = FetchResponse(correlation_id, ErrorCode.INCONSISTENT_CLUSTER_ID)
         request.answer(encode_fetch_response(error))
         return
-    if services.fetches.is_left(request.link, fetch) or not request.link.may_apply(fetch):
+    if context.fetches.is_left(request.link, fetch) or not request.link.may_apply(fetch):
         error = FetchResponse(correlation_id, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         request.answer(encode_fetch_response(error))
         return
@@ -295,13 +295,13 @@ def _fetch_of_replica(services: HandlerContext, request: KafkaRequest, fetch: Fe
         response = FetchResponse(correlation_id, ErrorCode.NONE, topics, session_id)
         request.answer(encode_fetch_response(response))
 
-    broker = services.partitions.metadata.brokers.get(BrokerId(fetch.replica_id))
+    broker = context.partitions.metadata.brokers.get(BrokerId(fetch.replica_id))
     if broker is not None and broker.broker_epoch == fetch.replica_epoch:
         request.link.is_peer = True
     else:
         _require_few(fetch)
-    request.cancel = lambda: services.fetches.cancel(request.link)
-    services.fetches.handle(fetch, request.link, respond)
+    request.cancel = lambda: context.fetches.cancel(request.link)
+    context.fetches.handle(fetch, request.link, respond)
 
 
 def _require_few(fetch: FetchRequest) -> None:
@@ -315,25 +315,25 @@ def _require_few(fetch: FetchRequest) -> None:
 
 
 class ConsumerFetches:
-    def __init__(self, services: HandlerContext) -> None:
-        self._services = services
-        self._sessions = FetchSessions(services.first_session_id)
+    def __init__(self, context: HandlerContext) -> None:
+        self._context = context
+        self._sessions = FetchSessions(context.first_session_id)
 
     def handle(self, request: KafkaRequest, fetch: FetchRequest) -> None:
         _require_few(fetch)
-        services = self._services
-        session = self._sessions.find(fetch, services.clock())
+        context = self._context
+        session = self._sessions.find(fetch, context.clock())
         if isinstance(session, ErrorCode):
             self._answer(request, FetchResponse(request.header.correlation_id, session))
             return
         is_incremental = session is not None and fetch.session_epoch > 0
-        quota_bytes = services.quotas.most_bytes(request.header.client_id, QuotaType.FETCH_BYTES)
+        quota_bytes = context.quotas.most_bytes(request.header.client_id, QuotaType.FETCH_BYTES)
 
         def respond(found: Found) -> None:
             self._respond(request, session, found, is_incremental=is_incremental)
 
         consumer_fetch = ConsumerFetch(
-            services.partitions,
+            context.partitions,
             dict(session.requested) if session is not None else requested_of(fetch),
             FetchLimits(
                 fetch.max_wait_ms,
@@ -341,10 +341,10 @@ class ConsumerFetches:
                 _most_bytes(fetch, quota_bytes),
                 self._rack(request, fetch),
             ),
-            scheduler=services.scheduler,
-            clock=services.clock,
-            share_bytes=services.memory.share_bytes,
-            in_turns=lambda steps: services.answering.turns.take(request, steps, _no_more),
+            scheduler=context.scheduler,
+            clock=context.clock,
+            share_bytes=context.memory.share_bytes,
+            in_turns=lambda steps: context.answering.turns.take(request, steps, _no_more),
             respond=respond,
         )
         request.cancel = consumer_fetch.cancel
@@ -361,7 +361,7 @@ class ConsumerFetches:
         """
         if request.version < _FIRST_VERSION_WITH_RACK:
             return None
-        metadata = self._services.partitions.metadata
+        metadata = self._context.partitions.metadata
         may_leave = not fetch.rack or reach_all_brokers(metadata, request.listener)
         return fetch.rack if may_leave else None
 
@@ -374,7 +374,7 @@ class ConsumerFetches:
         is_incremental: bool,
     ) -> None:
         topics: dict[tuple[str, TopicId], list[PartitionResponse]] = {}
-        hints = CurrentLeaders(self._services.partitions, request.listener)
+        hints = CurrentLeaders(self._context.partitions, request.listener)
         for key, answer in found.items():
             if session is not None and is_incremental and not session.is_change(key, answer):
                 continue
@@ -397,7 +397,7 @@ class ConsumerFetches:
     def _with_leader(
         self, hints: CurrentLeaders, key: Key, answer: PartitionResponse
     ) -> PartitionResponse:
-        topic = self._services.partitions.metadata.topics_by_id.get(key[1])
+        topic = self._context.partitions.metadata.topics_by_id.get(key[1])
         if topic is None:
             return answer
         leader = hints.leader(answer.error, topic.topic, answer.partition)
@@ -407,7 +407,7 @@ class ConsumerFetches:
         read_bytes = sum(
             len(answer.records) for topic in response.topics for answer in topic.partitions
         )
-        throttle_ms = self._services.quotas.throttle_ms(
+        throttle_ms = self._context.quotas.throttle_ms(
             request.header.client_id, QuotaType.FETCH_BYTES, read_bytes
         )
         request.throttle_ms = max(request.throttle_ms, throttle_ms)

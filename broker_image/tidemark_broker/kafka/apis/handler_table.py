@@ -33,45 +33,45 @@ from tidemark_broker.kafka_wire.messages.api_versions import (
 from tidemark_broker.kafka_wire.messages.frames import API_VERSIONS
 
 
-def api_versions_handler(services: HandlerContext) -> ApiHandler:
+def api_versions_handler(context: HandlerContext) -> ApiHandler:
     def handle(request: KafkaRequest) -> None:
         error = ErrorCode.NONE
         if 0 <= request.version <= MAX_API_VERSIONS_VERSION:
             meant = decode_api_versions_request(request.reader, request.version)
-            error = _meant_error(services, meant)
-        supported = tuple(services.handlers[key].supported for key in sorted(services.handlers))
+            error = _meant_error(context, meant)
+        supported = tuple(context.handlers[key].supported for key in sorted(context.handlers))
         request.answer(encode_api_versions_response(request.header, supported, error))
 
     return ApiHandler(SupportedApi(API_VERSIONS, 0, MAX_API_VERSIONS_VERSION), handle)
 
 
-def _meant_error(services: HandlerContext, meant: MeantNode) -> ErrorCode:
+def _meant_error(context: HandlerContext, meant: MeantNode) -> ErrorCode:
     if meant.is_half:
         return ErrorCode.INVALID_REQUEST
-    if meant.cluster_id is None or not services.cluster_id():  # before the first registration
+    if meant.cluster_id is None or not context.cluster_id():  # before the first registration
         return ErrorCode.NONE
-    local = MeantNode(services.cluster_id(), services.partitions.broker_id)
+    local = MeantNode(context.cluster_id(), context.partitions.broker_id)
     return ErrorCode.NONE if meant == local else ErrorCode.REBOOTSTRAP_REQUIRED
 
 
-def add_handlers(services: HandlerContext) -> None:
-    services.add(
-        produce_handler(services),
-        fetch_handler(services),
-        list_offsets_handler(services),
-        api_versions_handler(services),
-        init_producer_id_handler(services),
-        offset_for_leader_epoch_handler(services),
-        describe_producers_handler(services),
-        list_config_resources_handler(services),
-        describe_quorum_handler(services),
-        *cluster_handlers(services),
-        *topic_admin_handlers(services),
-        *config_admin_handlers(services),
-        *partition_admin_handlers(services),
-        *log_admin_handlers(services),
-        *quota_admin_handlers(services),
-        *group_member_handlers(services.groups, services.answering, services.new_uuid),
-        *group_offset_handlers(services.groups, services.answering, services.partitions.metadata),
-        *group_admin_handlers(services.groups, services.answering, services.partitions.metadata),
+def add_handlers(context: HandlerContext) -> None:
+    context.add(
+        produce_handler(context),
+        fetch_handler(context),
+        list_offsets_handler(context),
+        api_versions_handler(context),
+        init_producer_id_handler(context),
+        offset_for_leader_epoch_handler(context),
+        describe_producers_handler(context),
+        list_config_resources_handler(context),
+        describe_quorum_handler(context),
+        *cluster_handlers(context),
+        *topic_admin_handlers(context),
+        *config_admin_handlers(context),
+        *partition_admin_handlers(context),
+        *log_admin_handlers(context),
+        *quota_admin_handlers(context),
+        *group_member_handlers(context.groups, context.answering, context.new_uuid),
+        *group_offset_handlers(context.groups, context.answering, context.partitions.metadata),
+        *group_admin_handlers(context.groups, context.answering, context.partitions.metadata),
     )

@@ -14,8 +14,8 @@ from tidemark_broker.kafka_wire.messages.schema import Each, Values
 from tidemark_broker.metadata.metadata_cache import MetadataCache
 
 
-def list_config_resources_handler(services: HandlerContext) -> ApiHandler:
-    metadata = services.partitions.metadata
+def list_config_resources_handler(context: HandlerContext) -> ApiHandler:
+    metadata = context.partitions.metadata
 
     def respond(request: KafkaRequest, requested: Values) -> Values:
         kinds = frozenset(requested["resource_types"]) or frozenset(ResourceType)
@@ -29,7 +29,7 @@ def list_config_resources_handler(services: HandlerContext) -> ApiHandler:
             found += ((name, ResourceType.TOPIC) for name in served)
         return {"error": ErrorCode.NONE, "resources": Each(found, _resource)}
 
-    return services.answering.sync_handler(LIST_CONFIG_RESOURCES_API, respond)
+    return context.answering.sync_handler(LIST_CONFIG_RESOURCES_API, respond)
 
 
 def _live_brokers(metadata: MetadataCache) -> list[str]:

@@ -25,21 +25,21 @@ from tidemark_broker.replication.partition import Partition
 SpaceOf = Callable[[], DiskSpace]  # of the volume; in a worker
 
 
-def log_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
-    admin = LogAdmin(services)
+def log_admin_handlers(context: HandlerContext) -> tuple[ApiHandler, ...]:
+    admin = LogAdmin(context)
     return (
-        services.answering.async_handler(DELETE_RECORDS_API, admin.delete_records),
-        services.answering.async_handler(DESCRIBE_LOG_DIRS_API, admin.describe_log_dirs),
-        services.answering.sync_handler(ALTER_REPLICA_LOG_DIRS_API, admin.alter_log_dirs),
+        context.answering.async_handler(DELETE_RECORDS_API, admin.delete_records),
+        context.answering.async_handler(DESCRIBE_LOG_DIRS_API, admin.describe_log_dirs),
+        context.answering.sync_handler(ALTER_REPLICA_LOG_DIRS_API, admin.alter_log_dirs),
     )
 
 
 class LogAdmin:
-    def __init__(self, services: HandlerContext) -> None:
-        self._partitions = services.partitions
-        self._low_watermarks = DelayedDeleteRecords(services.partitions, services.fetches)
-        self._path = services.log_directory
-        self._space = services.space
+    def __init__(self, context: HandlerContext) -> None:
+        self._partitions = context.partitions
+        self._low_watermarks = DelayedDeleteRecords(context.partitions, context.fetches)
+        self._path = context.log_directory
+        self._space = context.space
 
     async def delete_records(self, request: KafkaRequest, requested: Values) -> Values:
         """Delete records at the leader.

@@ -40,22 +40,22 @@ from tidemark_broker.kafka_wire.messages.schema import ZERO_TOPIC_ID, Each, Valu
 MAX_PARTITIONS_OF_A_PAGE = 2000  # as Kafka's max.request.partition.size.limit
 
 
-def cluster_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
-    view = ClusterView(services)
-    handler = services.answering.sync_handler
+def cluster_handlers(context: HandlerContext) -> tuple[ApiHandler, ...]:
+    view = ClusterView(context)
+    handler = context.answering.sync_handler
     return (
-        services.answering.async_handler(METADATA_API, view.metadata),
+        context.answering.async_handler(METADATA_API, view.metadata),
         handler(DESCRIBE_CLUSTER_API, view.describe_cluster),
         handler(DESCRIBE_TOPIC_PARTITIONS_API, view.describe_topic_partitions),
     )
 
 
 class ClusterView:
-    def __init__(self, services: HandlerContext) -> None:
-        self._services = services
-        self._metadata = services.partitions.metadata
-        self._leader_changes = services.leader_changes
-        self._creation = TopicAutoCreation(self._metadata, services.topic_admin)
+    def __init__(self, context: HandlerContext) -> None:
+        self._context = context
+        self._metadata = context.partitions.metadata
+        self._leader_changes = context.leader_changes
+        self._creation = TopicAutoCreation(self._metadata, context.topic_admin)
         self._brokers: Mapping[BrokerId, BrokerState] = {}
         self._live: frozenset[BrokerId] = frozenset()  # of these
 
@@ -66,7 +66,7 @@ class ClusterView:
         # Each once, as Kafka: of one topic there may be much to tell.
         named = ((entry["topic"], entry["topic_id"]) for entry in requested["topics"] or ())
         wanted = list(dict.fromkeys(named))
-        if self._services.creates_topics and requested["allow_auto_topic_creation"]:
+        if self._context.creates_topics and requested["allow_auto_topic_creation"]:
             await self._creation.ensure(name for name, _ in wanted if name is not None)
         brokers = self._live_brokers()  # who asks for these alone may go on to ask each of them
         if wants_all or wanted:
@@ -85,7 +85,7 @@ class ClusterView:
 
         return {
             "brokers": described_brokers(self._metadata, brokers, request.listener),
-            "cluster_id": self._services.cluster_id(),
+            "cluster_id": self._context.cluster_id(),
             "controller_id": self._controller_id(),
             "topics": Each(wanted, topic),
             "cluster_authorized_operations": _reported(
@@ -98,7 +98,7 @@ class ClusterView:
             return {
                 "error": ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
                 "error_message": "the controller has no Kafka endpoint: request type 1 (brokers)",
-                "cluster_id": self._services.cluster_id(),
+                "cluster_id": self._context.cluster_id(),
                 "controller_id": NO_BROKER,
                 "brokers": (),
             }
@@ -107,7 +107,7 @@ class ClusterView:
             brokers = sorted(self._metadata.brokers.values(), key=lambda known: known.broker_id)
         return {
             "error": ErrorCode.NONE,
-            "cluster_id": self._services.cluster_id(),
+            "cluster_id": self._context.cluster_id(),
             "controller_id": self._controller_id(),
             "brokers": described_brokers(self._metadata, brokers, request.listener),
             "cluster_authorized_operations": _reported(

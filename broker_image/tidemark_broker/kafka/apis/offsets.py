@@ -44,8 +44,8 @@ Named = tuple[str, int]
 _log = logging.getLogger(__name__)
 
 
-def list_offsets_handler(services: HandlerContext) -> ApiHandler:
-    partitions = services.partitions
+def list_offsets_handler(context: HandlerContext) -> ApiHandler:
+    partitions = context.partitions
 
     def respond(request: KafkaRequest, requested: Values) -> Values:
         named = Counter(
@@ -63,9 +63,9 @@ def list_offsets_handler(services: HandlerContext) -> ApiHandler:
         replica = partitions.find_leading(topic, requested["partition"])
         if isinstance(replica, ErrorCode):
             return found | {"error": replica}
-        refused = epoch_error(LeaderEpoch(requested["current_leader_epoch"]), replica)
-        if refused is not None:
-            return found | {"error": refused}
+        rejected = epoch_error(LeaderEpoch(requested["current_leader_epoch"]), replica)
+        if rejected is not None:
+            return found | {"error": rejected}
         try:
             return found | look_up(replica, requested["timestamp"], version)
         except LocalLogCorrupt as error:
@@ -77,7 +77,7 @@ def list_offsets_handler(services: HandlerContext) -> ApiHandler:
                 partitions.fail_storage(error)
             return found | {"error": ErrorCode.KAFKA_STORAGE_ERROR}
 
-    return services.answering.sync_handler(LIST_OFFSETS_API, respond)
+    return context.answering.sync_handler(LIST_OFFSETS_API, respond)
 
 
 def _steps_of(requested: Values) -> int:
@@ -131,15 +131,15 @@ def epoch_at(replica: Partition, offset: Offset) -> int:
     return epoch
 
 
-def offset_for_leader_epoch_handler(services: HandlerContext) -> ApiHandler:
+def offset_for_leader_epoch_handler(context: HandlerContext) -> ApiHandler:
     def answer(topic: str, requested: Values) -> Values:
         found: Values = {"partition": requested["partition"], "error": ErrorCode.NONE}
-        replica = services.partitions.find_leading(topic, requested["partition"])
+        replica = context.partitions.find_leading(topic, requested["partition"])
         if isinstance(replica, ErrorCode):
             return found | {"error": replica}
-        refused = epoch_error(LeaderEpoch(requested["current_leader_epoch"]), replica)
-        if refused is not None:
-            return found | {"error": refused}
+        rejected = epoch_error(LeaderEpoch(requested["current_leader_epoch"]), replica)
+        if rejected is not None:
+            return found | {"error": rejected}
         if requested["leader_epoch"] == replica.leader_epoch:
             end = replica.high_watermark  # clients read no further
             return found | {"leader_epoch": replica.leader_epoch, "end_offset": end}
@@ -154,4 +154,4 @@ def offset_for_leader_epoch_handler(services: HandlerContext) -> ApiHandler:
     def respond(request: KafkaRequest, requested: Values) -> Values:
         return {"topics": each_partition(requested["topics"], answer)}
 
-    return services.answering.sync_handler(OFFSET_FOR_LEADER_EPOCH_API, respond)
+    return context.answering.sync_handler(OFFSET_FOR_LEADER_EPOCH_API, respond)

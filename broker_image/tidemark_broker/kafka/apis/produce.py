@@ -45,8 +45,8 @@ BATCHES_OF_A_TURN = 64  # each is a write to a file
 BYTES_OF_A_STEP = 256 * 1024  # of a batch that is large
 
 
-def produce_handler(services: HandlerContext) -> ApiHandler:
-    topics_by_id = services.partitions.metadata.topics_by_id
+def produce_handler(context: HandlerContext) -> ApiHandler:
+    topics_by_id = context.partitions.metadata.topics_by_id
 
     def name_of(topic_id: TopicId) -> str:
         known = topics_by_id.get(topic_id)
@@ -55,12 +55,12 @@ def produce_handler(services: HandlerContext) -> ApiHandler:
     def handle(request: KafkaRequest) -> None:
         produce = decode_produce_request(request.reader, request.version, name_of=name_of)
         size_bytes = request.reader.end
-        throttle_ms = services.quotas.throttle_ms(
+        throttle_ms = context.quotas.throttle_ms(
             request.header.client_id, QuotaType.PRODUCE_BYTES, size_bytes
         )
         request.throttle_ms = max(request.throttle_ms, throttle_ms)
-        producing = ProduceHandler(services.partitions, request, produce)
-        services.answering.turns.take(
+        producing = ProduceHandler(context.partitions, request, produce)
+        context.answering.turns.take(
             request,
             producing.start_steps(produce.partitions),
             lambda _: request.release(0),
@@ -106,9 +106,9 @@ class ProduceHandler:
         if not self._left:
             self._finish()
         for index, requested in enumerate(partitions):
-            refused = rejection(requested, self._produce, self._request.version)
-            if refused is not None:
-                self._done(index, refused)
+            rejected = rejection(requested, self._produce, self._request.version)
+            if rejected is not None:
+                self._done(index, rejected)
             else:
                 self._append(index, requested)
             yield self._steps_of(requested) if index + 1 < len(partitions) else 1
@@ -213,11 +213,11 @@ def rejection(
     return None
 
 
-def init_producer_id_handler(services: HandlerContext) -> ApiHandler:
+def init_producer_id_handler(context: HandlerContext) -> ApiHandler:
     async def respond(request: KafkaRequest, requested: Values) -> Values:
         if requested["transactional_id"] is not None:
             return {"error": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
-        given = await services.producer_ids.init(
+        given = await context.producer_ids.init(
             requested["producer_id"], requested["producer_epoch"]
         )
         return {
@@ -226,4 +226,4 @@ def init_producer_id_handler(services: HandlerContext) -> ApiHandler:
             "producer_epoch": given.producer_epoch,
         }
 
-    return services.answering.async_handler(INIT_PRODUCER_ID_API, respond)
+    return context.answering.async_handler(INIT_PRODUCER_ID_API, respond)

@@ -32,19 +32,19 @@ from tidemark_broker.metadata.topic_admin_client import Deadline
 _Place = tuple[str, int]  # topic, partition
 
 
-def partition_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
-    admin = PartitionAdmin(services)
+def partition_admin_handlers(context: HandlerContext) -> tuple[ApiHandler, ...]:
+    admin = PartitionAdmin(context)
     return (
-        services.answering.async_handler(ELECT_LEADERS_API, admin.elect),
-        services.answering.async_handler(ALTER_PARTITION_REASSIGNMENTS_API, admin.reassign),
-        services.answering.sync_handler(LIST_PARTITION_REASSIGNMENTS_API, admin.reassignments),
+        context.answering.async_handler(ELECT_LEADERS_API, admin.elect),
+        context.answering.async_handler(ALTER_PARTITION_REASSIGNMENTS_API, admin.reassign),
+        context.answering.sync_handler(LIST_PARTITION_REASSIGNMENTS_API, admin.reassignments),
     )
 
 
 class PartitionAdmin:
-    def __init__(self, services: HandlerContext) -> None:
-        self._metadata = services.partitions.metadata
-        self._changes = services.topic_admin
+    def __init__(self, context: HandlerContext) -> None:
+        self._metadata = context.partitions.metadata
+        self._changes = context.topic_admin
 
     # ---- elections
 
@@ -120,11 +120,11 @@ class PartitionAdmin:
             return {}
         if len(moves) > MAX_CHANGES:
             message = f"expected at most {MAX_CHANGES} partitions in a request, found {len(moves)}"
-            refused = {
+            rejected = {
                 move.topic: TopicResult(move.topic, ErrorCode.INVALID_REQUEST, message)
                 for move in moves
             }
-            return {(move.topic, move.partition): refused[move.topic] for move in moves}
+            return {(move.topic, move.partition): rejected[move.topic] for move in moves}
         response = await self._changes.reassign(
             tuple(moves),
             Deadline(requested["timeout_ms"]),

@@ -37,9 +37,9 @@ from tidemark_broker.metadata.topic_admin_client import Deadline
 MAX_MESSAGE = 1_000  # characters
 
 
-def topic_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
-    admin = TopicAdmin(services)
-    handler = services.answering.async_handler
+def topic_admin_handlers(context: HandlerContext) -> tuple[ApiHandler, ...]:
+    admin = TopicAdmin(context)
+    handler = context.answering.async_handler
     return (
         handler(CREATE_TOPICS_API, admin.create),
         handler(DELETE_TOPICS_API, admin.delete),
@@ -48,20 +48,20 @@ def topic_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
 
 
 class TopicAdmin:
-    def __init__(self, services: HandlerContext) -> None:
-        self._metadata = services.partitions.metadata
-        self._changes = services.topic_admin
+    def __init__(self, context: HandlerContext) -> None:
+        self._metadata = context.partitions.metadata
+        self._changes = context.topic_admin
 
     async def create(self, request: KafkaRequest, requested: Values) -> Values:
-        refused = reject_twice(entry["topic"] for entry in requested["topics"])
+        rejected = reject_twice(entry["topic"] for entry in requested["topics"])
         news: list[NewTopic] = []
         for entry in requested["topics"]:
             new = _new_topic(entry)
             if isinstance(new, TopicResult):
-                refused.setdefault(new.topic, new)
-            elif new.topic not in refused:
+                rejected.setdefault(new.topic, new)
+            elif new.topic not in rejected:
                 news.append(new)
-        results = refused | await self._created(requested, tuple(news))
+        results = rejected | await self._created(requested, tuple(news))
         set_by_user = {new.topic: new.config for new in news}
         return {
             "topics": tuple(

@@ -16,33 +16,33 @@ from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 class SocketServer:
     """The connections of all listeners of the broker."""
 
-    def __init__(self, services: HandlerContext) -> None:
-        self.services = services
-        self.limits = services.limits
-        self.memory = services.memory
-        self.over_limit_connections = OverLimitConnections(services.limits, services.scheduler)
-        self.violations = ProtocolViolations(services.clock)
-        add_handlers(services)
+    def __init__(self, context: HandlerContext) -> None:
+        self.context = context
+        self.limits = context.limits
+        self.memory = context.memory
+        self.over_limit_connections = OverLimitConnections(context.limits, context.scheduler)
+        self.violations = ProtocolViolations(context.clock)
+        add_handlers(context)
         self.connections: dict[KafkaConnection, None] = {}  # by age
-        self.has_metadata = services.partitions.metadata.has_come
-        services.partitions.metadata.on_image(self._on_metadata)
+        self.has_metadata = context.partitions.metadata.has_come
+        context.partitions.metadata.on_image(self._on_metadata)
         self._servers: list[asyncio.Server] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     @property
     def handlers(self) -> Mapping[int, ApiHandler]:
-        return self.services.handlers
+        return self.context.handlers
 
     @property
     def fetches(self) -> FollowerFetchHandler:
-        return self.services.fetches
+        return self.context.fetches
 
     @property
     def quotas(self) -> ClientQuotaManager:
-        return self.services.quotas
+        return self.context.quotas
 
     def processing_clock_s(self) -> float:
-        return self.services.processing_clock_s()
+        return self.context.processing_clock_s()
 
     async def start(self, host: str, port: int, *, listener: str = "") -> int:
         """Listen on a port (0 asks for a free one) and return it.
@@ -62,7 +62,7 @@ class SocketServer:
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         self.memory.stop()
-        self.services.leader_changes.stop()
+        self.context.leader_changes.stop()
         self.over_limit_connections.stop()
         self.violations.log_counts()
         for server in self._servers:

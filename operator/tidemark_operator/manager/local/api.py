@@ -83,13 +83,13 @@ def add_local_routes(
 
 
 def _reported(handler: Handler) -> Handler:
-    """Answer refusals in their words: 422 for a manifest, 503 for the store."""
+    """Answer rejections in their words: 422 for a manifest, 503 for the store."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
             return await handler(request)
-        except ManifestRejected as refused:
-            return _json(422, {"problems": refused.problems})
+        except ManifestRejected as rejected:
+            return _json(422, {"problems": rejected.problems})
         except StoreError as error:
             return _json(503, {"problems": [str(error)]})
 

@@ -308,8 +308,12 @@ def run_local(
     kafka_port: int,
     controller_port: int,
     manifests: list[Path],
+    proxy_port: int | None = None,
 ) -> int:
-    """Run until Ctrl-C; return the exit code."""
+    """Run until Ctrl-C; return the exit code.
+
+    `proxy_port`: of proxies between controller and brokers (`_proxied`); None: there are none.
+    """
     settings = LocalSettings(
         brokers, data_dir.resolve(), http_port, kafka_port, controller_port, tuple(manifests)
     )
@@ -322,9 +326,10 @@ def run_local(
             check_retained_once()
             # The loop has its turn again soon while the store's thread works.
             sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
-            return uvloop.run(_run(settings))
-    except ManifestRejected as refused:
-        say("\n".join(["error: manifests rejected; nothing was started:", *refused.problems]))
+            return uvloop.run(_run(settings, proxy_port))
+    except ManifestRejected as rejected:
+        say("
+".join(["error: manifests rejected; nothing was started:", *rejected.problems]))
         return EXIT_USAGE
     except (StoreError, OSError) as error:
         say(f"error: {_plain(error)}")
@@ -338,9 +343,30 @@ def _plain(error: StoreError | OSError) -> str:
     return str(error)
 
 
-async def _run(settings: LocalSettings) -> int:
+def _proxied(settings: LocalSettings, proxy_port: int | None) -> Callable[[BrokerId], list[str]]:
+    """Return the flags of each broker that dials, and is dialled by its peers, through proxies.
+
+    The ports in front of the controller come first, one for each broker, then those in front of the
+    brokers' HTTP ports, then those of their Kafka ports. Clients dial brokers directly.
+    """
+
+    def arguments(broker_id: BrokerId) -> list[str]:
+        if proxy_port is None:
+            return []
+        first = proxy_port + broker_id
+        return [
+            *("--controllers", f"{HOST}:{first}"),
+            *("--advertised-http-port", str(first + settings.brokers)),
+            *("--advertised-kafka-port", str(first + 2 * settings.brokers)),
+        ]
+
+    return arguments
+
+
+async def _run(settings: LocalSettings, proxy_port: int | None) -> int:
     store = SqliteStore(settings.data_dir / "tidemark.sqlite")
     try:
-        return await LocalCluster(settings, store).run()
+        flags = _proxied(settings, proxy_port)
+        return await LocalCluster(settings, store, more_arguments=flags).run()
     finally:
         store.close()

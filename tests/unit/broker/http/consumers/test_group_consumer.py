@@ -129,7 +129,7 @@ async def manual_consumer(kafka_client: KafkaTestClient) -> GroupConsumer:
     """Of the only partition, from offset 0 on."""
     settings = ConsumerSettings("readers", "me", commits_itself=False)
     consumer = GroupConsumer(
-        settings, kafka_client.services.groups, kafka_client.partitions.metadata
+        settings, kafka_client.context.groups, kafka_client.partitions.metadata
     )
     consumer.membership.assign((PLACE,))
     await consumer.seek({PLACE: 0})
@@ -147,7 +147,7 @@ class Committing:
     ) -> None:
         settings = ConsumerSettings("readers", "me", reset=reset)
         self.consumer = GroupConsumer(
-            settings, kafka_client.services.groups, kafka_client.partitions.metadata
+            settings, kafka_client.context.groups, kafka_client.partitions.metadata
         )
         self.positions = self.consumer._positions
         self.membership = self.consumer.membership
@@ -283,7 +283,7 @@ def test_what_a_client_cannot_take_leaves_others_their_share_until_it_is_behind_
         client = await Client.connect(kafka_client)
         for _ in range(2):
             await client.ask(produce(a_batch("v" * 5000)))
-        groups = kafka_client.services.groups
+        groups = kafka_client.context.groups
         await eventually(lambda: groups.list_groups(frozenset())[0] is ErrorCode.NONE)
         responses: list[GroupResponse] = []
         groups.send(OffsetCommit("g", (OffsetToCommit(TOPIC, 0, 1),)), responses.append)
@@ -396,9 +396,9 @@ def test_brokers_ask_each_other_in_versions_that_those_before_an_upgrade_know(
     async def scenario(kafka_client: KafkaTestClient) -> None:
         peers = BrokerConnections(kafka_client.partitions.metadata, "me")
         for api, version in ((LIST_OFFSETS_API, 10), (OFFSET_COMMIT_API, 9), (OFFSET_FETCH_API, 9)):
-            kafka_client.services.handlers[api.api_key] = ApiHandler(
+            kafka_client.context.handlers[api.api_key] = ApiHandler(
                 SupportedApi(api.api_key, version, version),
-                kafka_client.services.handlers[api.api_key].handle,
+                kafka_client.context.handlers[api.api_key].handle,
             )
         link = await peers.broker(ONLY)
         group = {"group_id": "g", "member_id": None, "topics": None}

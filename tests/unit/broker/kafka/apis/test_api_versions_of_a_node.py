@@ -34,7 +34,7 @@ def test_a_client_that_means_another_node_is_to_begin_again(
     tmp_path: Path, known: str, cluster_id: str | None, node_id: int, error: ErrorCode
 ) -> None:
     async def scenario(kafka_client: KafkaTestClient) -> None:
-        kafka_client.services.cluster_id = lambda: known
+        kafka_client.context.cluster_id = lambda: known
         client = await Client.connect(kafka_client)
         body = b"\x00" + compact_string("lib") + compact_string("1")
         body += compact_string(cluster_id) + INT32.pack(node_id) + b"\x00"

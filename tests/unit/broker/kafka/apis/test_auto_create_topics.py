@@ -53,7 +53,7 @@ Scenario = Callable[[KafkaTestClient, Controller], Awaitable[None]]
 
 def run(path: Path, scenario: Scenario, *, creates_topics: bool = True) -> None:
     async def with_controller(kafka_client: KafkaTestClient) -> None:
-        kafka_client.services.creates_topics = creates_topics
+        kafka_client.context.creates_topics = creates_topics
         await scenario(kafka_client, Controller(kafka_client))
 
     with_kafka_client(path, with_controller)

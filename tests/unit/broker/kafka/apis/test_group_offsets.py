@@ -78,7 +78,7 @@ async def commit_all(
     kafka_client: KafkaTestClient, group_id: str, *offsets: OffsetToCommit
 ) -> None:
     responses: list[GroupResponse] = []
-    kafka_client.services.groups.send(OffsetCommit(group_id, tuple(offsets)), responses.append)
+    kafka_client.context.groups.send(OffsetCommit(group_id, tuple(offsets)), responses.append)
     await eventually(lambda: responses)
     (response,) = responses
     assert isinstance(response, OffsetCommitResponse)
@@ -88,7 +88,7 @@ async def commit_all(
 def with_groups(path: Path, scenario: Callable[[KafkaTestClient], Awaitable[None]]) -> None:
     async def main(kafka_client: KafkaTestClient) -> None:
         kafka_client.push(has_groups=True)
-        groups = kafka_client.services.groups
+        groups = kafka_client.context.groups
         await eventually(lambda: groups.list_groups(frozenset())[0] is ErrorCode.NONE)
         await scenario(kafka_client)
 
@@ -157,7 +157,7 @@ def test_offsets_are_fetched_by_the_ids_of_their_topics(
 
     async def scenario(kafka_client: KafkaTestClient) -> None:
         kafka_client.push(has_groups=True)
-        groups = kafka_client.services.groups
+        groups = kafka_client.context.groups
         await eventually(lambda: groups.list_groups(frozenset())[0] is ErrorCode.NONE)
         await commit_all(
             kafka_client, "g", OffsetToCommit("gone", 0, 7), OffsetToCommit(TOPIC, 0, 7)
@@ -187,7 +187,7 @@ def test_offsets_are_fetched_by_the_ids_of_their_topics(
 def test_offsets_are_committed_by_the_ids_of_their_topics(tmp_path: Path) -> None:
     async def scenario(kafka_client: KafkaTestClient) -> None:
         kafka_client.push(has_groups=True)
-        groups = kafka_client.services.groups
+        groups = kafka_client.context.groups
         await eventually(lambda: groups.list_groups(frozenset())[0] is ErrorCode.NONE)
         partitions = [{"partition": number, "offset": 5, "metadata": None} for number in (0, 3)]
         topics = [{"topic_id": each, "partitions": partitions} for each in (TOPIC_ID, NO_ID)]

@@ -25,7 +25,7 @@ def test_metadata_of_a_suspects_partitions_are_told_after_the_verdict(
     monkeypatch.setattr(leader_changes, "VERDICT_SECONDS", 2 * HANG_SECONDS)  # never by itself
 
     async def scenario(kafka_client: KafkaTestClient) -> None:
-        kafka_client.services.leader_changes.suspect(ONLY)
+        kafka_client.context.leader_changes.suspect(ONLY)
         client, other = [await Client.connect(kafka_client) for _ in range(2)]
         client.send(ALL_TOPICS)
         reported = asyncio.create_task(metadata_of(client))
@@ -34,9 +34,9 @@ def test_metadata_of_a_suspects_partitions_are_told_after_the_verdict(
         assert not reported.done()
         kafka_client.push(partition_count=2, broker_epoch=12 if verdict == "a push" else 11)
         if verdict == "a push":
-            kafka_client.services.leader_changes.on_metadata()
+            kafka_client.context.leader_changes.on_metadata()
         else:
-            kafka_client.services.leader_changes.on_response(ONLY)
+            kafka_client.context.leader_changes.on_response(ONLY)
         (topic,) = (await reported)["topics"]
         assert len(topic["partitions"]) == 2, "as it was when the verdict came"
 

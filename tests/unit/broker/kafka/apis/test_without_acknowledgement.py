@@ -44,7 +44,7 @@ def test_what_was_written_is_not_answered_and_the_connection_stays(
             client.send(produce(a_batch("one"), acks=0))
             assert await client.ask(API_VERSIONS_REQUEST) == versions
         assert kafka_client.partitions.offsets(TOPIC, 0).log_end_offset == 3
-        assert kafka_client.services.memory.requests.used_bytes == 0
+        assert kafka_client.context.memory.requests.used_bytes == 0
 
     with_kafka_client(tmp_path, scenario)
     assert closed_log(caplog) == []

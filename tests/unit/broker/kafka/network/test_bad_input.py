@@ -74,7 +74,7 @@ def test_what_is_no_request_ends_its_connection_and_no_other(
         assert len(closed_log(caplog)) == 1
         assert len(await other.ask(API_VERSIONS_REQUEST)) > 10
         await eventually(lambda: len(kafka_client.listener.connections) == 1)
-        assert kafka_client.services.memory.requests.used_bytes == 0
+        assert kafka_client.context.memory.requests.used_bytes == 0
 
     with_kafka_client(tmp_path, scenario)
 
@@ -188,10 +188,10 @@ def test_a_half_closed_connection_takes_its_waiting_requests_along(tmp_path: Pat
     async def scenario(kafka_client: KafkaTestClient) -> None:
         client = await Client.connect(kafka_client)
         client.send(fetch(max_wait_ms=300) + API_VERSIONS_REQUEST * 20)
-        await eventually(lambda: kafka_client.services.memory.requests.used_bytes > 0)
+        await eventually(lambda: kafka_client.context.memory.requests.used_bytes > 0)
         client.close()
         await eventually(lambda: not kafka_client.listener.connections)
-        assert kafka_client.services.memory.requests.used_bytes == 0
+        assert kafka_client.context.memory.requests.used_bytes == 0
 
     with_kafka_client(tmp_path, scenario)
 
@@ -240,7 +240,7 @@ def test_what_a_client_above_the_limit_asks_for_is_not_done(tmp_path: Path) -> N
         second.send(produce(a_batch("one"), acks=0))
         assert await second.is_closed()
         assert kafka_client.partitions.offsets(TOPIC, 0).log_end_offset == 0
-        assert kafka_client.services.memory.requests.used_bytes == 0
+        assert kafka_client.context.memory.requests.used_bytes == 0
 
     with_kafka_client(tmp_path, scenario, ListenerLimits(connections=1))
 

@@ -179,7 +179,7 @@ def test_an_answer_reads_a_share_of_what_is_left() -> None:
 
 def test_many_half_sent_requests_hold_nobody_up(tmp_path: Path) -> None:
     async def scenario(kafka_client: KafkaTestClient) -> None:
-        memory = kafka_client.services.memory
+        memory = kafka_client.context.memory
         slow = [await Client.connect(kafka_client) for _ in range(40)]
         for client in slow:
             client.send(INT32.pack(200 * KIB) + bytes(100 * KIB))
@@ -212,14 +212,14 @@ def test_large_requests_of_many_are_all_answered_in_turn(size_kib: int, tmp_path
         clients = [await Client.connect(kafka_client) for _ in range(30)]
         responses = await asyncio.gather(*(client.ask(produce(batch)) for client in clients))
         assert all(len(response) > 10 for response in responses)
-        assert kafka_client.services.memory.requests.used_bytes == 0
+        assert kafka_client.context.memory.requests.used_bytes == 0
 
     with_kafka_client(tmp_path, scenario, SMALL)
 
 
 def test_slow_readers_are_cut_once_others_want_to_read(tmp_path: Path) -> None:
     async def scenario(kafka_client: KafkaTestClient) -> None:
-        memory = kafka_client.services.memory
+        memory = kafka_client.context.memory
         producer = await Client.connect(kafka_client)
         for _ in range(16):
             await producer.ask(produce(a_batch("x" * 900 * KIB)))
@@ -302,7 +302,7 @@ async def never(path: str, request: TopicsRequest, timeout_ms: int) -> TopicsRes
 def test_a_request_that_waits_holds_what_it_asks_for_and_not_its_frame(tmp_path: Path) -> None:
     async def scenario(kafka_client: KafkaTestClient) -> None:
         kafka_client.controller.ask = never
-        memory = kafka_client.services.memory
+        memory = kafka_client.context.memory
         waiting = [await Client.connect(kafka_client) for _ in range(3)]
         for client in waiting:
             client.send(create_topics(tag_bytes=900 * KIB))
@@ -321,7 +321,7 @@ def test_requests_that_wait_do_not_deafen_the_broker_however_much_they_ask_for(
 ) -> None:
     async def scenario(kafka_client: KafkaTestClient) -> None:
         kafka_client.controller.ask = never
-        memory = kafka_client.services.memory
+        memory = kafka_client.context.memory
         small = await Client.connect(kafka_client)
         small.send(create_topics(values=1))
         waiting = [await Client.connect(kafka_client) for _ in range(3)]
@@ -368,7 +368,7 @@ def test_a_refused_connection_gives_all_back_and_ends_however_little_its_client_
         connection.connection_made(transport)
         connection.data_received(create_topics(values=1))
         connection.data_received(produce(a_batch("x" * 5000))[:-4000])
-        memory = kafka_client.services.memory
+        memory = kafka_client.context.memory
         assert memory.requests.used_bytes > 30 * KIB
         connection.data_received(bytes(4000) + INT32.pack(-1))
         await eventually(lambda: transport.is_aborted)
@@ -428,6 +428,6 @@ def test_a_request_as_large_as_clients_of_kafka_make_them_is_taken(tmp_path: Pat
         assert not isinstance(replica, ErrorCode)
         assert replica.log.log_end_offset == 30
         assert len(response) > 30 * 14
-        assert kafka_client.services.memory.requests.used_bytes == 0
+        assert kafka_client.context.memory.requests.used_bytes == 0
 
     with_kafka_client(tmp_path, scenario)

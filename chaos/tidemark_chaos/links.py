@@ -1,19 +1,20 @@
-"""The network between a controller and its brokers as user-space links that can be cut.
+"""Proxy the network between a controller and its brokers, so that links can be cut or slowed.
 
-Every connection between two of them goes through a proxy of ours. A cut direction is silent, not
-refused: bytes, ends and resets that were on their way wait, and arrive late when the cut heals, as
-with TCP. Only a new connection differs from a real cut: it is accepted here, and then silent.
-Clients' connections are not proxied.
+Every connection between two of them goes through a proxy of ours. A cut direction carries nothing
+and rejects nothing: bytes, ends and resets that were on their way wait, and arrive late when the
+cut heals, as with TCP. Only a new connection differs from a real cut: it is accepted here, and then
+carries nothing. A delayed direction keeps its order. Clients' connections are not proxied.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 CONTROLLER = -1
 Place = int  # CONTROLLER, or a broker id
 CHUNK_BYTES = 65536
+MAX_CHUNKS = 64  # of one direction of a connection that are on their way
 
 
 class Links:
@@ -23,20 +24,25 @@ class Links:
         self._pid_of = pid_of
         self._places = tuple(places)
         self._cuts: frozenset[tuple[Place, Place]] = frozenset()
+        self._delays: dict[tuple[Place, Place], float] = {}
         self._changed = asyncio.Event()
         self._servers: list[asyncio.Server] = []
         self._connections: set[asyncio.Task[None]] = set()
 
     def cut(self, directions: Iterable[tuple[Place, Place]]) -> None:
-        """From now on these (from, to) and no others are cut."""
+        """Cut these (from, to) and no others from now on."""
         self._cuts = frozenset(directions)
         self._changed.set()
         self._changed = asyncio.Event()
 
+    def delay(self, seconds: Mapping[tuple[Place, Place], float]) -> None:
+        """Delay these (from, to) and no others from now on."""
+        self._delays = dict(seconds)
+
     async def open_link(
         self, port: int, to: Place, to_port: int, *, dialer: Place | None = None
     ) -> None:
-        """Whoever dials `port` reaches `to_port`. Without a `dialer` it is found by its process."""
+        """Carry connections of `port` to `to_port`; without a `dialer` its process tells."""
 
         async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
@@ -85,11 +91,40 @@ class Links:
         source: Place | None,
         to: Place | None,
     ) -> None:
+        on_its_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(MAX_CHUNKS)
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._take(reader, on_its_way, source, to))
+            both.create_task(self._deliver(on_its_way, writer, source, to))
+
+    async def _take(
+        self,
+        reader: asyncio.StreamReader,
+        on_its_way: "asyncio.Queue[tuple[float, bytes]]",
+        source: Place | None,
+        to: Place | None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             try:
                 data = await reader.read(CHUNK_BYTES)
             except OSError:
                 data = b""
+            await on_its_way.put((loop.time() + self._delay(source, to), data))
+            if not data:
+                return
+
+    async def _deliver(
+        self,
+        on_its_way: "asyncio.Queue[tuple[float, bytes]]",
+        writer: asyncio.StreamWriter,
+        source: Place | None,
+        to: Place | None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            due, data = await on_its_way.get()
+            if (early := due - loop.time()) > 0:
+                await asyncio.sleep(early)
             await self._until_open(source, to)
             if not data:
                 writer.transport.abort()
@@ -98,12 +133,17 @@ class Links:
                 writer.write(data)
                 await writer.drain()
 
+    def _delay(self, source: Place | None, to: Place | None) -> float:
+        if source is None or to is None:
+            return 0.0
+        return self._delays.get((source, to), 0.0)
+
     async def _until_open(self, source: Place | None, to: Place | None) -> None:
         while (source, to) in self._cuts:
             await self._changed.wait()
 
     def _who_dials(self, writer: asyncio.StreamWriter) -> Place | None:
-        """None: nobody of ours, so a client, which is never cut."""
+        """Return who dials; None is a client, which is never cut."""
         inode = socket_inode(
             writer.get_extra_info("peername")[1], writer.get_extra_info("sockname")[1]
         )
@@ -117,7 +157,7 @@ class Links:
 
 
 def socket_inode(local_port: int, remote_port: int) -> int | None:
-    """Of the socket of this machine with these ports (Linux /proc/net/tcp)."""
+    """Return the inode of this machine's socket with these ports (Linux /proc/net/tcp)."""
     wanted = (f":{local_port:04X}", f":{remote_port:04X}")
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         words = line.split()

@@ -1,0 +1,197 @@
+"""Run the cluster of a chaos experiment on this machine, with the workload that it names.
+
+Its processes are in the heal journal while they run: a runner that was killed is cleaned up after.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+
+from tidemark_chaos.environments import child_processes
+from tidemark_chaos.environments.processes import (
+    BROKERS,
+    RECORD_TIMEOUT_MS,
+    ProcessesEnvironment,
+)
+from tidemark_chaos.heal_journal import HealJournal
+from tidemark_chaos.links import CONTROLLER, Links, Place
+from tidemark_chaos.spec import OF_THE_NETWORK, ExperimentSpec, topic_manifest
+from tidemark_chaos.workload_log import Event, decode_event
+
+PLAIN_TIMEOUT_MS = 5_000  # without idempotence: then the outcome is unknown
+EVENTS = "workload.ndjson"
+
+
+class ChaosProcesses(ProcessesEnvironment):
+    name = "chaos"
+    opening = f"A controller and {BROKERS} brokers, as processes of this machine."
+    is_audited = False
+    brokers = BROKERS
+
+    def __init__(self, spec: ExperimentSpec, *, out: Path, journal: HealJournal) -> None:
+        """Create it; `out` gets the workload's events, logs and data."""
+        super().__init__(
+            manifest=topic_manifest(spec.workload),
+            events=out / EVENTS,
+            interval_ms=1000 / spec.workload.records_per_second,
+            directory=out / "data",
+        )
+        self.topic_name = spec.workload.topic
+        self.events = out / EVENTS
+        self.keeps_data = False
+        self._workload = spec.workload
+        self._journal = journal
+        self._is_restarting = False
+        self._position = 0  # in the file of events
+        self._pids: dict[Place, int] = {}
+        self._has_links = any(fault.kind in OF_THE_NETWORK for fault in spec.faults)
+        self._are_links_open = False
+        self.links = Links(self._pid_of_place, (CONTROLLER, *range(BROKERS)))
+        if self._has_links:
+            self.ports = ProcessesEnvironment.ports + 3 * BROKERS
+
+    async def prepare(self) -> None:
+        """Delete what an earlier experiment left in the directory."""
+        await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+        self._directory.mkdir(parents=True)
+        for log in self.events.parent.glob(f"{self.name}-*.log"):
+            log.unlink()
+
+    def load_options(self) -> list[str]:
+        workload = self._workload
+        options = ["--acks", workload.acks, "--producers", str(workload.producers)]
+        if workload.idempotence:
+            options += ["--idempotent", "--timeout-ms", str(RECORD_TIMEOUT_MS)]
+        else:
+            in_flight = str(workload.producers)
+            options += ["--timeout-ms", str(PLAIN_TIMEOUT_MS), "--in-flight", in_flight]
+        racks = [f"rack-{number % BROKERS}" for number in range(1, workload.consumers)]
+        for rack in dict.fromkeys(racks):
+            options += ["--rack", rack]
+        return options
+
+    async def start_workload(self) -> None:
+        await super().start_workload()
+        assert self._load is not None
+        self._journal.add("stop", self._load.pid, "the workload")
+
+    async def new_events(self) -> list[Event]:
+        """Return what the workload wrote since the last call. Raises CommandFailed if it ended."""
+
+        def read_on() -> list[Event]:
+            with self.events.open("rb") as file:
+                file.seek(self._position)
+                data = file.read()
+            whole = data.rfind(b"\n") + 1
+            self._position += whole
+            found = []
+            for line in data[:whole].splitlines():
+                try:
+                    found.append(decode_event(line))
+                except (msgspec.DecodeError, msgspec.ValidationError):
+                    continue  # `verify` counts them
+            return found
+
+        return await asyncio.to_thread(read_on)
+
+    def check_workload(self) -> None:
+        """Check that the workload still runs. Raises CommandFailed."""
+        if self._load is not None and self._load.returncode is not None:
+            raise self._ended("a running workload", "load")
+
+    async def pid_of(self, broker_id: int) -> int | None:
+        """Return a broker's process id from the process table: the operator may be paused."""
+        return self._pid_of_place(broker_id)
+
+    @property
+    def operator_pid(self) -> int:
+        assert self._cluster is not None
+        return self._cluster.pid
+
+    async def restart_operator(self, number: signal.Signals) -> None:
+        """Send the operator a signal, wait for its end and start it again.
+
+        Its brokers end with it: it is their parent in local mode.
+        """
+        assert self._cluster is not None and self._port_range is not None
+        self._is_restarting = True
+        try:
+            os.kill(self._cluster.pid, number)
+            await self._cluster.wait()
+            self._journal.remove("stop", self._cluster.pid)
+            await self._start_cluster()
+            await self.until(self._is_answering, "a response of the new operator")
+        finally:
+            self._is_restarting = False
+
+    def cluster_command(self, first_port: int, data: Path) -> list[str]:
+        command = super().cluster_command(first_port, data)
+        if self._has_links:
+            command += ["--proxy-port", str(first_port + ProcessesEnvironment.ports)]
+        return command
+
+    async def _open_links(self) -> None:
+        """Open a proxy for each broker's way to the controller, and in front of its two ports."""
+        assert self._port_range is not None
+        self._are_links_open = True
+        first = self._port_range.first
+        proxy = first + ProcessesEnvironment.ports
+        for broker in range(BROKERS):
+            open_link = self.links.open_link
+            await open_link(proxy + broker, CONTROLLER, first, dialer=broker)
+            await open_link(proxy + BROKERS + broker, broker, first + 1 + broker)
+            await open_link(proxy + 2 * BROKERS + broker, broker, first + 1 + BROKERS + broker)
+
+    def _pid_of_place(self, place: Place) -> int | None:
+        """Return the process that dials, as the process table has it: brokers are restarted."""
+        if self._cluster is None:
+            return None
+        if place == CONTROLLER:
+            return self._cluster.pid
+        known = self._pids.get(place)
+        if known is None or not _is_broker(known, place):
+            self._pids = {
+                each: pid
+                for pid in child_processes.descendants(self._cluster.pid)
+                for each in range(BROKERS)
+                if _is_broker(pid, each)
+            }
+        return self._pids.get(place)
+
+    async def tear_down(self) -> None:
+        await super().tear_down()
+        await self.links.close()
+
+    async def _start_cluster(self) -> None:
+        if self._has_links and not self._are_links_open:
+            await self._open_links()
+        await super()._start_cluster()
+        self._journal.add("stop", self.operator_pid, "the operator and its brokers")
+
+    async def rest(self, brokers: tuple[int, ...]) -> bool:
+        """Wait until these brokers restart without a delay; return whether that took time."""
+        worn = sorted(await self.worn_brokers() & set(brokers))
+        for broker_id in worn:
+            await self.renew(broker_id)
+        return bool(worn)
+
+    def note_struck(self, brokers: tuple[int, ...]) -> None:
+        now = asyncio.get_running_loop().time()
+        self._struck_at.update(dict.fromkeys(brokers, now))
+
+    def _remove_data(self) -> None:
+        if not self.keeps_data:
+            super()._remove_data()
+
+    def _check_cluster(self) -> None:
+        if not self._is_restarting:
+            super()._check_cluster()
+
+
+def _is_broker(pid: int, broker_id: int) -> bool:
+    return ("--broker-id", str(broker_id)) in pairwise(child_processes.command_line(pid))

@@ -1,0 +1,155 @@
+"""Strike broker pods and the operator of the kind cluster, and heal what was struck.
+
+A pause ends by itself: the shell that stops the broker resumes it, inside the pod, so it needs no
+runner that lives.
+"""
+
+import asyncio
+import time
+from typing import Protocol
+
+from tidemark_client.cluster_status import ClusterStatus
+from tidemark_client.waiting import until
+
+from tidemark_chaos.environments.chaos_environment import Tell
+from tidemark_chaos.faults.fault import Fault
+from tidemark_chaos.schedule import PlannedFault
+from tidemark_chaos.spec import ExperimentSpec, FaultName, Role
+
+BACK_SECONDS = 120.0
+POLL_SECONDS = 0.1
+
+POSSIBLE = frozenset(
+    {
+        FaultName.KILL,
+        FaultName.TERMINATE,
+        FaultName.PAUSE,
+        FaultName.POD_DELETE,
+        FaultName.ROLLING_RESTART,
+    }
+)
+NO_PRIVILEGES = "pods of the restricted profile may not do that; local mode can cut and delay links"
+NEEDS = {
+    FaultName.KILL_TWICE: "the kubelet restarts a container late the second time; use kill",
+    FaultName.NODE_DOWN: "stop a node's container by hand, or use kill",
+    FaultName.NETWORK_CUT: NO_PRIVILEGES,
+    FaultName.NETWORK_DELAY: NO_PRIVILEGES,
+    FaultName.NETWORK_LOSS: NO_PRIVILEGES,
+    FaultName.BANDWIDTH: NO_PRIVILEGES,
+    FaultName.DISK_FULL: "volumes share the disk of their node",
+    FaultName.DISK_SLOW: "volumes share the disk of their node",
+    FaultName.DISK_ERROR: "volumes share the disk of their node",
+    FaultName.CLOCK_JUMP: "pods share the clock of their node",
+    FaultName.API_SERVER_OUTAGE: "the runner itself needs the API server",
+}
+
+
+class Pods(Protocol):
+    topic_name: str
+
+    async def status(self) -> ClusterStatus | None: ...
+
+    async def signal(self, broker_id: int, number: int, words: str) -> Fault: ...
+
+    async def pause(self, broker_id: int, seconds: float) -> Fault: ...
+
+    async def delete_pod(self, broker_id: int, *, is_forced: bool) -> Fault: ...
+
+    async def kill_operator(self) -> Fault: ...
+
+
+def impossible(spec: ExperimentSpec) -> list[str]:
+    """Return a sentence for each part of an experiment that a kind cluster cannot do."""
+    problems = []
+    if spec.pool != "default":
+        problems.append(
+            f"spec.pool: not possible on kind: the run makes a pool default, not {spec.pool!r}"
+        )
+    for number, fault in enumerate(spec.faults):
+        place = f"spec.faults[{number}].kind"
+        if fault.kind not in POSSIBLE:
+            problems.append(f"{place}: {fault.kind} is not possible on kind: {NEEDS[fault.kind]}")
+        elif fault.target.role is Role.CONTROLLER and fault.kind is not FaultName.KILL:
+            problems.append(f"{place}: {fault.kind} of the controller is not possible on kind")
+    return problems
+
+
+class PodFaults:
+    def __init__(self, pods: Pods) -> None:
+        self._pods = pods
+
+    async def strike(
+        self, fault: PlannedFault, brokers: tuple[int, ...], on_begin: Tell, on_heal: Tell
+    ) -> None:
+        """Do a fault to the end, its healing included. Raises CommandFailed."""
+        if fault.role is Role.CONTROLLER:
+            _tell(on_begin, await self._pods.kill_operator())
+            return
+        match fault.kind:
+            case FaultName.KILL:
+                await self._each(brokers, on_begin, 9, "kill -9 of")
+            case FaultName.TERMINATE:
+                await self._each(brokers, on_begin, 15, "SIGTERM to")
+            case FaultName.POD_DELETE:
+                for broker_id in brokers:
+                    _tell(on_begin, await self._pods.delete_pod(broker_id, is_forced=True))
+            case FaultName.ROLLING_RESTART:
+                await self._roll(brokers, on_begin, on_heal)
+            case FaultName.PAUSE:
+                await self._pause(brokers, fault.for_seconds, on_begin, on_heal)
+            case _:
+                raise AssertionError(f"{fault.kind} is not possible on kind")
+
+    def heal(self) -> list[str]:
+        """Do nothing: pauses end by themselves, and all else is over at once."""
+        return []
+
+    async def _each(
+        self, brokers: tuple[int, ...], on_begin: Tell, number: int, words: str
+    ) -> None:
+        for found in await asyncio.gather(
+            *(self._pods.signal(broker_id, number, words) for broker_id in brokers)
+        ):
+            _tell(on_begin, found)
+
+    async def _pause(
+        self, brokers: tuple[int, ...], seconds: float, on_begin: Tell, on_heal: Tell
+    ) -> None:
+        for found in await asyncio.gather(
+            *(self._pods.pause(broker_id, seconds) for broker_id in brokers)
+        ):
+            _tell(on_begin, found)
+        await asyncio.sleep(seconds)
+        on_heal(time.time() * 1000, f"brokers {', '.join(map(str, brokers))} go on")
+
+    async def _roll(self, brokers: tuple[int, ...], on_begin: Tell, on_heal: Tell) -> None:
+        """Delete the pods in turn; each broker is back in sync before the next one."""
+        tell = on_begin
+        for broker_id in brokers:
+            before = _epoch(await self._pods.status(), broker_id)
+            _tell(tell, await self._pods.delete_pod(broker_id, is_forced=False))
+            tell = on_heal
+
+            async def is_back(broker_id: int = broker_id, before: int = before) -> bool:
+                status = await self._pods.status()
+                view = None if status is None else status.topic(self._pods.topic_name)
+                has_new_epoch = _epoch(status, broker_id) > before
+                return has_new_epoch and view is not None and view.is_fully_in_sync
+
+            await until(
+                is_back,
+                f"broker {broker_id} back in sync",
+                within_seconds=BACK_SECONDS,
+                every_seconds=POLL_SECONDS,
+                to_do="see the pool's pods with kubectl",
+            )
+        on_heal(time.time() * 1000, f"brokers {', '.join(map(str, brokers))} restarted in turn")
+
+
+def _epoch(status: ClusterStatus | None, broker_id: int) -> int:
+    row = None if status is None else status.broker(broker_id)
+    return -1 if row is None else row.broker_epoch
+
+
+def _tell(tell: Tell, fault: Fault) -> None:
+    tell(fault.t_ms, fault.words)

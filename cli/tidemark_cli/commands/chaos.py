@@ -1,0 +1,232 @@
+"""`tidemark chaos run -f FILE`: an experiment with faults under load, and its verdict.
+
+`check` only reads an experiment and prints its schedule; `heal` undoes what a killed run left. Each
+`chaos` command heals first.
+"""
+
+import argparse
+import asyncio
+import importlib.metadata
+import itertools
+import os
+import shlex
+import signal
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from tidemark_chaos.environments.chaos_environment import ChaosEnvironment, Faults
+from tidemark_chaos.environments.chaos_pods import ChaosPods
+from tidemark_chaos.environments.chaos_processes import EVENTS, ChaosProcesses
+from tidemark_chaos.environments.kubectl import Kubectl
+from tidemark_chaos.faults import pod_faults
+from tidemark_chaos.faults.local_faults import LocalFaults, impossible
+from tidemark_chaos.faults.pod_faults import PodFaults
+from tidemark_chaos.heal_journal import HealJournal, RunnerAlive, heal
+from tidemark_chaos.report.results import ChaosReport, Verdict, chaos_report
+from tidemark_chaos.report.write import write_reports
+from tidemark_chaos.runner import ChaosRun
+from tidemark_chaos.schedule import PlannedFault, schedule
+from tidemark_chaos.spec import (
+    ChaosExperiment,
+    ExperimentSpec,
+    InvalidExperiment,
+    Role,
+    parse_experiment,
+)
+from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
+
+from tidemark_cli.output import Output, table
+
+HELP = "run an experiment: faults under load, a verdict and a report"
+ACTIONS = ("run", "check", "heal")
+SHOWN = 20  # planned faults of an experiment that only its duration bounds
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "action",
+        choices=ACTIONS,
+        metavar="ACTION",
+        help="run: run an experiment; check: check its file and print the schedule; heal: undo what"
+        " a killed run left",
+    )
+    parser.add_argument("-f", "--file", type=Path, help="the experiment, a ChaosExperiment")
+    parser.add_argument(
+        "--on",
+        choices=("local", "kind"),
+        default="local",
+        help="processes of this machine, or pods of the checkout's kind cluster (default local)",
+    )
+    parser.add_argument("--seed", type=int, help="seed of the schedule (default: that of the file)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("build/chaos"),
+        help="directory for data, logs and reports (default build/chaos)",
+    )
+
+
+async def run(arguments: argparse.Namespace, output: Output) -> int:
+    """Heal what an earlier run left, then do what is asked for."""
+    healed = 0
+    try:
+        healed = await asyncio.to_thread(_heal, arguments.out, output)
+    except CommandFailed:
+        if arguments.action != "check":  # which disturbs no run
+            raise
+    if arguments.action == "heal":
+        output.result(
+            {"healed": healed},
+            lambda console: console.print(f"{healed} steps" if healed else "nothing to heal"),
+        )
+        return EXIT_OK
+    is_on_kind = arguments.on == "kind"
+    experiment = await asyncio.to_thread(_experiment, arguments.file, is_on_kind=is_on_kind)
+    seed = experiment.spec.seed if arguments.seed is None else arguments.seed
+    if arguments.action == "check":
+        planned = list(itertools.islice(schedule(experiment.spec, seed), SHOWN))
+        output.result(planned, lambda console: _draw_schedule(console, planned))
+        return EXIT_OK
+    report = await _until_done(_run(experiment, seed, arguments, output))
+    output.result(report, lambda console: _draw(console, report, arguments.out))
+    return EXIT_OK if report.verdict is Verdict.PASSED else EXIT_FAILED
+
+
+async def _run(
+    experiment: ChaosExperiment, seed: int, arguments: argparse.Namespace, output: Output
+) -> ChaosReport:
+    out: Path = arguments.out.resolve()
+    await asyncio.to_thread(out.mkdir, parents=True, exist_ok=True)
+    journal = HealJournal(out)
+    environment, faults = await _place(experiment.spec, arguments.on, out, journal)
+    chaos = ChaosRun(experiment, seed, environment, faults, output.remark)
+    output.remark(f"{experiment.metadata.name}: seed {seed}. {environment.opening}")
+    try:
+        seen = await chaos.run()
+    finally:
+        journal.close()
+    file = shlex.quote(os.fsencode(arguments.file).decode(errors="replace"))
+    where = "" if arguments.on == "local" else f" --on {arguments.on}"
+    command = f"tidemark chaos run -f {file} --seed {seed}{where}"
+    version = importlib.metadata.version("tidemark")
+    report = chaos_report(experiment, seed, seen, command=command, version=version)
+    await asyncio.to_thread(write_reports, out, report)
+    return report
+
+
+async def _place(
+    spec: ExperimentSpec, on: str, out: Path, journal: HealJournal
+) -> tuple[ChaosEnvironment, Faults]:
+    """Return where the experiment runs, and what strikes there."""
+    if on == "kind":
+        pods = ChaosPods(spec, kubectl=await Kubectl.of_rig(), events=out / EVENTS)
+        return pods, PodFaults(pods)
+    processes = ChaosProcesses(spec, out=out, journal=journal)
+    return processes, LocalFaults(processes, journal)
+
+
+async def _until_done(work: Coroutine[Any, Any, ChaosReport]) -> ChaosReport:
+    """Run it in a task that SIGTERM cancels as Ctrl-C does: the experiment heals in both cases.
+
+    Raises CommandFailed after SIGTERM.
+    """
+    task = asyncio.create_task(work, name="chaos")
+    is_terminated = asyncio.Event()
+
+    def terminate() -> None:
+        is_terminated.set()
+        task.cancel()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if is_terminated.is_set():
+            raise CommandFailed(
+                "The experiment was stopped by SIGTERM. Its faults are healed, its cluster is gone."
+            ) from None
+        raise
+
+
+def _heal(out: Path, output: Output) -> int:
+    try:
+        return heal(out.resolve(), output.remark)
+    except RunnerAlive as error:
+        raise CommandFailed(
+            f"{str(error)[0].upper()}{str(error)[1:]}.",
+            to_do="wait for its end, stop it with Ctrl-C, or choose another --out",
+            exit_code=EXIT_USAGE,
+        ) from error
+
+
+def _experiment(path: Path | None, *, is_on_kind: bool) -> ChaosExperiment:
+    """Read the file and check that it is possible there. Raises CommandFailed."""
+    if path is None or not path.is_file():
+        raise CommandFailed(
+            expected="an experiment given with -f",
+            found="none" if path is None else f"no file {path}",
+            to_do="start from examples/chaos/quick.yaml",
+            exit_code=EXIT_USAGE,
+        )
+    try:
+        experiment = parse_experiment(path.read_text(encoding="utf-8"))
+        problems: Sequence[str] = (
+            pod_faults.impossible(experiment.spec)
+            if is_on_kind
+            else impossible(experiment.spec, ChaosProcesses.brokers)
+        )
+    except (InvalidExperiment, UnicodeDecodeError) as error:
+        problems = error.problems if isinstance(error, InvalidExperiment) else [str(error)]
+    if problems:
+        raise CommandFailed(
+            "\n".join([f"{path} was rejected, nothing was started:", *problems]),
+            to_do="correct the experiment; docs/operations/chaos.md lists its fields",
+            exit_code=EXIT_USAGE,
+        )
+    return experiment
+
+
+def _draw_schedule(console: Console, planned: Sequence[PlannedFault]) -> None:
+    rows = [
+        (
+            fault.number,
+            "in turn" if fault.at_seconds is None else f"{fault.at_seconds:.1f} s",
+            fault.kind,
+            f"{fault.role} of partition {fault.partition}"
+            if fault.role in (Role.LEADER, Role.FOLLOWER)
+            else fault.role,
+            f"{fault.for_seconds:g} s" if fault.for_seconds else "",
+        )
+        for fault in planned
+    ]
+    console.print(table(("fault", "at", "kind", "target", "for"), rows))
+
+
+def _draw(console: Console, report: ChaosReport, out: Path) -> None:
+    rows = [
+        (
+            each.number,
+            each.kind,
+            each.role,
+            ", ".join(map(str, each.brokers)),
+            *map(_ms, (each.detect_ms, each.elect_ms, each.first_ack_ms, each.full_isr_ms)),
+            _ms(each.write_gap_ms),
+            _ms(each.read_gap_ms),
+        )
+        for each in report.faults
+    ]
+    heads = ("fault", "kind", "role", "brokers", "detected", "elected", "first ack", "full isr")
+    console.print(table((*heads, "write gap", "read gap"), rows))
+    colour = "green" if report.verdict is Verdict.PASSED else "red"
+    console.print(f"\n[bold {colour}]{report.verdict.value}[/]  ", end="")
+    console.print(report.sentence, markup=False)
+    for reason in report.reasons:
+        console.print(f"  {reason}", markup=False)
+    console.print(f"report: {out / 'report.html'}", markup=False)
+    console.print(f"again:  {report.command}", markup=False)
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f} ms"

@@ -1,0 +1,200 @@
+"""`tidemark chaos`: a green experiment, a set-up that loses records and is caught, and healing."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from tidemark_chaos.heal_journal import JOURNAL
+
+ROOT = Path(__file__).parents[2]
+TIDEMARK = str(ROOT / ".venv/bin/tidemark")
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+HEAD = """
+apiVersion: tidemark.dev/v1alpha1
+kind: ChaosExperiment
+metadata: {name: short}
+spec:
+"""
+SHORT = """\
+  rounds: 4
+  quiet: 500ms
+  workload: {recordsPerSecond: 50}
+  faults:
+    - {kind: kill, target: {role: leader}}
+    - {kind: pause, target: {role: leader}, for: 5s}
+    - {kind: kill, target: {role: controller}}
+    - {kind: terminate, target: {role: follower}}
+"""
+NETWORK = """\
+  rounds: 2
+  quiet: 500ms
+  workload: {recordsPerSecond: 50}
+  faults:
+    - {kind: network-cut, target: {role: leader}, from: [controller], for: 5s}
+    - {kind: network-delay, target: {role: follower}, delay: 200ms, for: 2s}
+"""
+GUARDED = """\
+  rounds: 5
+  quiet: 500ms
+  workload: {recordsPerSecond: 50}
+  guards: {minInSync: 3, forSeconds: 1}
+  faults: [{kind: pause, target: {role: follower}, for: 100s}]
+"""
+LONG_PAUSE = """\
+  rounds: 1
+  quiet: 100ms
+  workload: {recordsPerSecond: 20}
+  faults: [{kind: pause, target: {role: controller}, for: 100s}]
+"""
+
+
+def experiment(directory: Path, text: str) -> Path:
+    path = directory / "experiment.yaml"
+    path.write_text(HEAD + text)
+    return path
+
+
+def chaos(*words: str) -> subprocess.CompletedProcess[str]:
+    command = (TIDEMARK, "chaos", *words)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+
+
+def test_a_short_experiment_is_green_and_leaves_its_reports(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ended = chaos("run", "-f", str(experiment(tmp_path, SHORT)), "--out", str(out))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    report = json.loads((out / "report.json").read_bytes())
+    assert (report["verdict"], report["lost"], report["duplicated"]) == ("PASSED", 0, 0)
+    assert [fault["kind"] for fault in report["faults"]] == ["kill", "pause", "kill", "terminate"]
+    kill, pause, *_ = report["faults"]
+    assert 0 < kill["electMs"] < kill["fullIsrMs"]
+    assert 1000 < pause["electMs"] < 5000 <= pause["healedMs"]
+    page = (out / "report.html").read_text()
+    assert "PASSED" in page and "<svg" in page and report["command"] in page
+    suite = ElementTree.parse(out / "junit.xml").getroot()
+    assert suite.get("failures") == "0"
+    assert not (out / JOURNAL).exists()
+    assert not (out / "data").exists()
+    assert processes_of(out) == []
+
+
+def test_links_are_cut_and_delayed_and_heal(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ended = chaos("run", "-f", str(experiment(tmp_path, NETWORK)), "--out", str(out))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    cut, slow = json.loads((out / "report.json").read_bytes())["faults"]
+    assert 1000 < cut["electMs"] < 5000 <= cut["healedMs"] < cut["fullIsrMs"]
+    assert cut["text"] == f"broker {cut['brokers'][0]} disconnected from controller for 5 s"
+    # What a follower is slow by, a record with acks=all waits for.
+    assert slow["latencyDuring"]["p50Ms"] > 100 > slow["latencyBefore"]["p50Ms"]
+
+
+def test_a_guard_aborts_heals_and_still_verifies(tmp_path: Path) -> None:
+    began = time.monotonic()
+    file = experiment(tmp_path, GUARDED)
+    ended = chaos("run", "-f", str(file), "--out", str(tmp_path / "out"), "-o", "json")
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert time.monotonic() - began < 90, "the pause would have lasted 100 s"
+    report = json.loads(ended.stdout)
+    assert report["verdict"] == "ABORTED"
+    assert "replicas in sync for more than 1 s, the guard is 3" in report["sentence"]
+    assert (report["lost"], len(report["faults"])) == (0, 1)
+    assert report["found"] == report["acknowledged"] > 100
+
+
+def test_a_set_up_that_loses_records_ends_red(tmp_path: Path) -> None:
+    ended = chaos("run", "-f", "examples/chaos/unsafe-control.yaml", "--out", str(tmp_path))
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    report = json.loads((tmp_path / "report.json").read_bytes())
+    assert report["verdict"] == "FAILED"
+    assert report["lost"] > 50
+    found = {row["name"] for row in report["anomalies"] if row["count"]}
+    assert {"lost", "online check", "inconsistent-offsets"} <= found
+    assert (tmp_path / "data").is_dir(), "what a red run left on disk is evidence"
+
+
+def test_a_runner_that_was_killed_is_healed_by_the_next_command(tmp_path: Path) -> None:
+    runner = started(tmp_path)
+    try:
+        until(lambda: operator_is_paused(tmp_path), "a paused operator")
+        runner.kill()
+        runner.wait()
+        assert operator_is_paused(tmp_path)  # without help for as long as the machine runs
+        ended = chaos("heal", "--out", str(tmp_path / "out"))
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert "resume the operator" in ended.stderr
+        until(lambda: processes_of(tmp_path / "out") == [], "the end of all processes")
+        assert not (tmp_path / "out" / JOURNAL).exists()
+        assert "nothing to heal" in chaos("heal", "--out", str(tmp_path / "out")).stdout
+    finally:
+        end_all(runner, tmp_path)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 1)])
+def test_an_interrupt_heals_and_a_second_runner_is_rejected(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    runner = started(tmp_path)
+    try:
+        until(lambda: operator_is_paused(tmp_path), "a paused operator")
+        ended = chaos("heal", "--out", str(tmp_path / "out"))
+        assert ended.returncode == 2
+        assert f"Process {runner.pid} runs an experiment" in ended.stderr
+        assert operator_is_paused(tmp_path)
+        runner.send_signal(number)
+        assert runner.wait(timeout=60) == code
+        assert processes_of(tmp_path / "out") == []
+        assert not (tmp_path / "out" / JOURNAL).exists()
+    finally:
+        end_all(runner, tmp_path)
+
+
+def started(directory: Path) -> "subprocess.Popen[bytes]":
+    file = experiment(directory, LONG_PAUSE)
+    with (directory / "runner.log").open("wb") as log:
+        return subprocess.Popen(
+            (TIDEMARK, "chaos", "run", "-f", str(file), "--out", str(directory / "out")),
+            cwd=ROOT,
+            stdout=log,
+            stderr=log,
+        )
+
+
+def operator_is_paused(directory: Path) -> bool:
+    return any(state == "T" for state, _ in processes_of(directory / "out"))
+
+
+def processes_of(out: Path) -> list[tuple[str, int]]:
+    """State and id of each process that has a path below the directory among its arguments."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes()
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+        except (OSError, ValueError):
+            continue
+        if os.fsencode(out / "data") in words or os.fsencode(out / "workload") in words:
+            found.append((state, int(entry.name)))
+    return found
+
+
+def until(is_so: Callable[[], bool], what: str) -> None:
+    ends = time.monotonic() + 90
+    while not is_so():
+        assert time.monotonic() < ends, f"expected {what}"
+        time.sleep(0.1)
+
+
+def end_all(runner: "subprocess.Popen[bytes]", directory: Path) -> None:
+    if runner.poll() is None:
+        runner.kill()
+        runner.wait()
+    for _, pid in processes_of(directory / "out"):
+        os.kill(pid, signal.SIGKILL)
