@@ -218,12 +218,14 @@ def focused(page: Page) -> str:
 
 
 def test_address_holds_the_filters(cluster: LocalCluster, browser: Browser) -> None:
-    url = f"{cluster.controller_url}/ui/?pool=default%2Fdefault&q=audit-log-2&broker=0"
+    broker_id = cluster.partition(2, "audit-log")["replicas"][0]
+    filters = f"pool=default%2Fdefault&q=audit-log-2&broker={broker_id}"
+    url = f"{cluster.controller_url}/ui/?{filters}"
     with watched_page(browser, url) as watched:
         live(watched.page)
         expect(watched.page.locator(".row.partition")).to_have_count(1)
         expect(watched.page.locator(".row.partition .cname")).to_have_text("audit-log-2")
-        expect(watched.page.locator("#subject h2")).to_have_text("Broker 0")
+        expect(watched.page.locator("#subject h2")).to_have_text(f"Broker {broker_id}")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -235,7 +237,11 @@ def test_no_violation_and_no_overflow(
     folder = ROOT / "build" / "screenshots"
     folder.mkdir(parents=True, exist_ok=True)
     url = f"{cluster.controller_url}/ui/"
-    options = {"viewport": {"width": width, "height": 900}, "color_scheme": theme}
+    options = {
+        "viewport": {"width": width, "height": 900},
+        "color_scheme": theme,
+        "reduced_motion": "reduce",  # colours that fade are none that stay
+    }
     with watched_page(browser, url, **options) as watched:
         page = watched.page
         healthy(page)
@@ -262,8 +268,14 @@ def test_no_violation_and_no_overflow(
         pid = cluster.kill(0, signal.SIGSTOP)
         try:
             expect(page.locator("#health")).to_have_attribute("data-level", "warn", timeout=WAIT_MS)
-            page.wait_for_timeout(1700)  # the flash of what changed has faded
             check("fault")
+            page.locator("#events li", has_text="BrokerFenced").first.locator(".when").click()
+            expect(page.locator("#link")).to_have_attribute("data-state", "past")
+            check("past")
+            page.keyboard.press("l")
+            page.evaluate("() => document.querySelector('#help').showModal()")
+            check("keys")
+            page.keyboard.press("Escape")
         finally:
             os.kill(pid, signal.SIGCONT)
         healthy(page)
@@ -272,7 +284,8 @@ def test_no_violation_and_no_overflow(
 def test_lost_connection_says_so_and_returns(tmp_path: Path, browser: Browser) -> None:
     with running(tmp_path, manifest=TOPICS) as cluster:
         cluster.wait_until_in_sync()
-        with watched_page(browser, f"{cluster.controller_url}/ui/") as watched:
+        url = f"{cluster.controller_url}/ui/"
+        with watched_page(browser, url, reduced_motion="reduce") as watched:
             watched.expects_lost_connection = True
             page = watched.page
             healthy(page)
@@ -280,6 +293,7 @@ def test_lost_connection_says_so_and_returns(tmp_path: Path, browser: Browser) -
             cluster.stop()
             expect(page.locator("#link")).to_have_attribute("data-state", "lost", timeout=WAIT_MS)
             expect(page.locator("#notice")).to_contain_text("Trying again")
+            assert watched.violations() == []
             assert page.locator(".row.partition").count() == before  # the last that is known stays
             cluster.start()
             cluster.wait_until_in_sync()

@@ -30,8 +30,10 @@ export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-// The operator's texts begin in lower case and end without a full stop.
-export function asSentence(text) {
+// The operator's texts begin in lower case and end without a full stop. What they are about is left
+// out where it stands beside them.
+export function asSentence(said, about = "") {
+  const text = about && said.startsWith(`${about}: `) ? said.slice(about.length + 2) : said;
   return text && text[0].toUpperCase() + text.slice(1) + (text.endsWith(".") ? "" : ".");
 }
 

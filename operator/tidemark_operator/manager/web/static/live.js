@@ -191,7 +191,7 @@ export class Why {
         el("h3", {}, nameOf(topic.name), `-${partition.number}`),
         el("dl", {}, ...(answer.answers ?? [{ question: answer.problem, answer: "" }]).flatMap((each) => [
           el("dt", {}, each.question),
-          el("dd", { dir: "auto" }, asSentence(each.answer), each.atMs ? el("span", { class: "quiet" }, ` (${clock(each.atMs)})`) : null),
+          el("dd", { dir: "auto" }, asSentence(each.answer, `${topic.name}-${partition.number}`), each.atMs ? el("span", { class: "quiet" }, ` (${clock(each.atMs)})`) : null),
         ])),
       );
     } catch {

@@ -6,6 +6,8 @@ import { Pool } from "./model.js";
 const SILENT_MS = 4000; // a beat comes each second
 const FIRST_PAUSE_MS = 250;
 const LAST_PAUSE_MS = 3000;
+// A browser has six connections to a server, and each open tab takes one.
+const HIDDEN_MS = 60_000;
 
 export class Stream {
   // on: {pool(pool), change(change, pool), beat(beat), state(name, sentence)}
@@ -15,14 +17,33 @@ export class Stream {
     this.pool = null;
     this.pauseMs = FIRST_PAUSE_MS;
     this.isClosed = false;
+    this.whenSeen = () => this.seen();
+    document.addEventListener("visibilitychange", this.whenSeen);
     this.open();
   }
 
   close() {
     this.isClosed = true;
+    document.removeEventListener("visibilitychange", this.whenSeen);
+    this.pause();
+  }
+
+  pause() {
     clearTimeout(this.watch);
     clearTimeout(this.again);
+    clearTimeout(this.hidden);
     this.source?.close();
+    this.source = null;
+  }
+
+  // A tab that has been hidden for a while gives its connection back, and catches up when seen.
+  seen() {
+    clearTimeout(this.hidden);
+    if (document.hidden) this.hidden = setTimeout(() => this.pause(), HIDDEN_MS);
+    else if (!this.source) {
+      this.pause();
+      this.open();
+    }
   }
 
   open() {
@@ -106,6 +127,7 @@ export class Stream {
     this.on.state("lost", sentence);
     const pauseMs = this.pauseMs;
     this.pauseMs = Math.min(LAST_PAUSE_MS, this.pauseMs * 2);
+    clearTimeout(this.again);
     this.again = setTimeout(() => this.open(), pauseMs);
     const reason = await reasonOf(this.name);
     if (reason && !this.isClosed && this.source?.readyState !== 1) this.on.state("lost", reason);

@@ -16,6 +16,7 @@ export class Timeline {
     this.events = [];
     this.atMs = null;
     this.drawn = "";
+    this.opened = new Set(); // groups of events that are open, by their oldest
     this.picture = svg("svg", { viewBox: `0 0 ${BINS * 4} 28`, preserveAspectRatio: "none", "aria-hidden": "true" });
     this.slider = el("input", {
       type: "range", min: -SPAN_MS / 1000, max: 0, value: 0, step: 1, "aria-label": "Time to show, seconds from now",
@@ -118,8 +119,18 @@ export class Timeline {
     const topics = [...new Set(events.map((event) => event.topic))];
     const details = el("details", {},
       el("summary", {}, `${topics.slice(0, 3).join(", ")}${topics.length > 3 ? ` and ${count(topics.length - 3, "more topic")}` : ""}`));
+    const oldest = events.at(-1).number;
+    const fill = () => details.append(el("ol", {}, ...events.map((event) => this.item(event, false))));
+    if (this.opened.has(oldest)) {
+      details.open = true;
+      fill();
+    }
     details.addEventListener("toggle", () => {
-      if (details.open && !details.querySelector("ol")) details.append(el("ol", {}, ...events.map((event) => this.item(event, false))));
+      if (!details.open) this.opened.delete(oldest);
+      else {
+        this.opened.add(oldest);
+        if (!details.querySelector("ol")) fill();
+      }
     });
     const { atMs } = events[0];
     return el("li", { class: isNew ? "fresh" : "", "data-warning": String(events.some((event) => event.warning)) },
@@ -135,7 +146,7 @@ export class Timeline {
     return el("li", { class: isNew ? "fresh" : "", "data-warning": String(event.warning) },
       el("button", { type: "button", class: "when", title: "Show this moment", onclick: () => this.set(event.atMs) }, clock(event.atMs)),
       el("strong", {}, event.kind), where,
-      el("p", { dir: "auto" }, sentenceOf(event)));
+      el("p", { dir: "auto" }, asSentence(event.sentence, `${event.topic}-${event.partition}`)));
   }
 
   draw(now) {
@@ -155,10 +166,4 @@ export class Timeline {
     });
     this.picture.replaceChildren(...bars);
   }
-}
-
-// Without the partition's name, which stands beside it.
-function sentenceOf({ sentence, topic, partition }) {
-  const name = `${topic}-${partition}: `;
-  return asSentence(sentence.startsWith(name) ? sentence.slice(name.length) : sentence);
 }
