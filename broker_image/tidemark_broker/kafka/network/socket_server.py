@@ -21,6 +21,7 @@ class SocketServer:
         self.limits = services.limits
         self.memory = services.memory
         self.over_limit_connections = OverLimitConnections(services.limits, services.scheduler)
+        self.request_metrics = services.request_metrics
         self.violations = ProtocolViolations(services.clock)
         add_handlers(services)
         self.connections: dict[KafkaConnection, None] = {}  # by age
