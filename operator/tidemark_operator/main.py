@@ -43,6 +43,7 @@ from tidemark_operator.manager.watch import ClusterWatch, ObjectEvent
 from tidemark_operator.reconcile.audit.metrics import AuditCollector
 from tidemark_operator.reconcile.audit.reconciler import AuditReconciler
 from tidemark_operator.reconcile.indexed_store import IndexedStore
+from tidemark_operator.reconcile.metrics import ReconcileCollector
 from tidemark_operator.reconcile.reconciler import Reconciler, WithAudits
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
@@ -148,6 +149,7 @@ class Operator:
             rack_of=NodeRacks(store),
         )
         self._queue = WorkQueue()
+        self.reconcile_metrics = ReconcileCollector(self._queue)
         self._reconciler = Reconciler(
             self.store,
             self.controller,
@@ -314,7 +316,10 @@ def _watch(
 async def _serve_health(operator: Operator, port: int) -> web.AppRunner:
     runner = web.AppRunner(
         create_health_app(
-            operator.controller, operator.audit_metrics, LoopLagCollector(operator.loop_lag)
+            operator.controller,
+            operator.audit_metrics,
+            LoopLagCollector(operator.loop_lag),
+            operator.reconcile_metrics,
         ),
         access_log=None,
     )

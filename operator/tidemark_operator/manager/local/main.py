@@ -38,6 +38,7 @@ from tidemark_operator.manager.local.apply import NAMESPACE, ManifestRejected, a
 from tidemark_operator.manager.local.readiness import notify_when_ready, readiness_of
 from tidemark_operator.manager.loop_lag import LoopLagCollector
 from tidemark_operator.reconcile.indexed_store import IndexedStore
+from tidemark_operator.reconcile.metrics import ReconcileCollector
 from tidemark_operator.reconcile.reconciler import Reconciler
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
@@ -192,7 +193,7 @@ class LocalCluster:
                 listening,
                 pid_of=self.runtime.pid,
                 more_calls=topic_calls(TopicAdmin(self._indexed, self.controller)),
-                more_metrics=(LoopLagCollector(lag),),
+                more_metrics=(LoopLagCollector(lag), ReconcileCollector(self._queue)),
                 add_routes=self._add_routes,
             )
             try:
