@@ -16,6 +16,7 @@ from tests.support.promtool import prometheus_binaries
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "tidemark"
+RUNBOOKS = ROOT / "docs" / "runbooks"
 RULES = CHART / "rules" / "alerts.yaml"
 DASHBOARDS = sorted((CHART / "dashboards").glob("*.json"))
 _METRIC = re.compile(r"\btidemark_[a-z0-9_]+\b")
@@ -27,10 +28,14 @@ def documented() -> set[str]:
     return names | {f"{name}_bucket" for name in names if name.endswith("_seconds")}
 
 
-def alerts() -> list[dict[str, Any]]:
+def rules() -> list[dict[str, Any]]:
     return [
         rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
     ]
+
+
+def alerts() -> list[dict[str, Any]]:
+    return [rule for rule in rules() if "alert" in rule]
 
 
 def expressions(panel: object) -> list[str]:
@@ -44,7 +49,7 @@ def expressions(panel: object) -> list[str]:
 
 
 def test_every_metric_of_an_alert_is_exported() -> None:
-    used = {name for alert in alerts() for name in _METRIC.findall(str(alert["expr"]))}
+    used = {name for rule in rules() for name in _METRIC.findall(str(rule["expr"]))}
     assert used
     assert used - documented() == set()
 
@@ -100,7 +105,16 @@ def test_panels_fill_a_dashboard_without_overlap(file: Path) -> None:
 def test_every_alert_says_how_grave_it_is_and_what_to_do() -> None:
     for alert in alerts():
         assert alert["labels"]["severity"] in ("critical", "warning")
-        assert set(alert["annotations"]) == {"summary", "description"}
+        assert set(alert["annotations"]) == {"summary", "description", "runbook_url"}
+
+
+def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
+    named = {alert["alert"]: alert["annotations"]["runbook_url"] for alert in alerts()}
+    assert named == {name: f"docs/runbooks/{name}.md" for name in named}
+    assert set(named) == {page.stem for page in RUNBOOKS.glob("*.md")} - {"README"}
+    for name in named:
+        headings = re.findall(r"^#+ .*", (RUNBOOKS / f"{name}.md").read_text(), re.MULTILINE)
+        assert headings == [f"# {name}", "## Impact", "## Diagnosis", "## Mitigation"]
 
 
 def test_every_alert_has_a_case_where_it_fires_and_one_where_it_is_silent() -> None:
@@ -115,7 +129,8 @@ def test_every_alert_has_a_case_where_it_fires_and_one_where_it_is_silent() -> N
     series = " ".join(each["series"] for each in quiet["input_series"])
     for alert in alerts():
         assert any(f'"{alert["alert"]}"' in labels for labels in text), alert["alert"]
-        assert set(_METRIC.findall(str(alert["expr"]))) <= set(_METRIC.findall(series)), alert
+    for rule in rules():
+        assert set(_METRIC.findall(str(rule["expr"]))) <= set(_METRIC.findall(series)), rule
 
 
 @pytest.mark.parametrize(
