@@ -7,11 +7,11 @@ from uuid import UUID
 
 import kafka.protocol.producer as producer
 import pytest
-import tidemark_broker.kafka_wire.messages.frames as frames
 from tidemark_broker.kafka.apis.logs import LogAdmin
 from tidemark_broker.kafka_wire.messages.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS_API
 from tidemark_broker.kafka_wire.messages.describe_producers import DESCRIBE_PRODUCERS_API
 from tidemark_broker.kafka_wire.messages.describe_quorum import DESCRIBE_QUORUM_API
+from tidemark_broker.kafka_wire.messages.frames import API_NAMES
 from tidemark_broker.kafka_wire.messages.group_admin import DELETE_GROUPS_API
 from tidemark_broker.kafka_wire.messages.list_config_resources import LIST_CONFIG_RESOURCES_API
 from tidemark_broker.kafka_wire.messages.primitives import INT32
@@ -202,13 +202,10 @@ def test_the_table_of_the_documentation_says_what_is_offered(tmp_path: Path) -> 
     for row in filter(None, map(ROW.match, text.splitlines())):
         names, versions = row[1].split(", "), row[2].split(", ")
         documented |= zip(names, versions * (len(names) // len(versions)), strict=True)
-    names_by_key = {
-        key: name for name, key in vars(frames).items() if name.isupper() and name[0] != "_"
-    }
 
     async def scenario(kafka_client: KafkaTestClient) -> None:
         offered = {
-            names_by_key[key].title().replace("_", ""): handler.supported
+            API_NAMES[key]: handler.supported
             for key, handler in kafka_client.services.handlers.items()
         }
         reported = {
