@@ -101,6 +101,8 @@ class _Http:
                 groups=broker.groups.report,
                 group_gauges=broker.groups.gauges,
                 group_counts=broker.groups.counts,
+                group_offsets=broker.groups.offsets,
+                kafka_requests=broker.request_metrics,
                 crc_failures=broker.partitions.corrupt.crc_failures,
                 rack=broker.settings.rack,
                 metrics_profile=broker.settings.metrics_profile,

@@ -47,6 +47,7 @@ from tidemark_operator.manager.web.routes import add_web_routes
 from tidemark_operator.reconcile.audit.metrics import AuditCollector
 from tidemark_operator.reconcile.audit.reconciler import AuditReconciler
 from tidemark_operator.reconcile.indexed_store import IndexedStore
+from tidemark_operator.reconcile.metrics import ReconcileCollector
 from tidemark_operator.reconcile.reconciler import Reconciler, WithAudits
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
@@ -154,6 +155,7 @@ class Operator:
         self.live_pools = LivePools(self.controller, wall_clock_ms=wall_clock_ms)
         self.events = EventRecorder(store, self.controller, now_ms=wall_clock_ms)
         self._queue = WorkQueue()
+        self.reconcile_metrics = ReconcileCollector(self._queue)
         self._reconciler = Reconciler(
             self.store,
             self.controller,
@@ -322,7 +324,12 @@ def _watch(
 
 async def _serve_health(operator: Operator, port: int) -> web.AppRunner:
     controller = operator.controller
-    app = create_health_app(controller, operator.audit_metrics, LoopLagCollector(operator.loop_lag))
+    app = create_health_app(
+        controller,
+        operator.audit_metrics,
+        LoopLagCollector(operator.loop_lag),
+        operator.reconcile_metrics,
+    )
     forward = ForwardToLeader(lambda: controller.leader_address, port)
     add_web_routes(app, controller, operator.live_pools, forward=forward)
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1.0)

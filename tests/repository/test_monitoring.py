@@ -1,9 +1,10 @@
-"""Alert rules and dashboard speak of metrics that exist, and each alert fires when it should."""
+"""Alert rules and dashboards speak of metrics that exist, and each alert fires when it should."""
 
 import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from tests.support.promtool import prometheus_binaries
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "tidemark"
+RUNBOOKS = ROOT / "docs" / "runbooks"
 RULES = CHART / "rules" / "alerts.yaml"
-DASHBOARD = CHART / "dashboards" / "tidemark.json"
+DASHBOARDS = sorted((CHART / "dashboards").glob("*.json"))
 _METRIC = re.compile(r"\btidemark_[a-z0-9_]+\b")
 
 
@@ -26,10 +28,14 @@ def documented() -> set[str]:
     return names | {f"{name}_bucket" for name in names if name.endswith("_seconds")}
 
 
-def alerts() -> list[dict[str, Any]]:
+def rules() -> list[dict[str, Any]]:
     return [
         rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
     ]
+
+
+def alerts() -> list[dict[str, Any]]:
+    return [rule for rule in rules() if "alert" in rule]
 
 
 def expressions(panel: object) -> list[str]:
@@ -43,22 +49,72 @@ def expressions(panel: object) -> list[str]:
 
 
 def test_every_metric_of_an_alert_is_exported() -> None:
-    used = {name for alert in alerts() for name in _METRIC.findall(str(alert["expr"]))}
+    used = {name for rule in rules() for name in _METRIC.findall(str(rule["expr"]))}
     assert used
     assert used - documented() == set()
 
 
-def test_every_metric_of_the_dashboard_is_exported() -> None:
-    dashboard = json.loads(DASHBOARD.read_text())
-    used = {name for text in expressions(dashboard) for name in _METRIC.findall(text)}
-    assert len(used) > 15
+def test_every_metric_of_the_dashboards_is_exported() -> None:
+    used = {
+        name
+        for file in DASHBOARDS
+        for text in expressions(json.loads(file.read_text()))
+        for name in _METRIC.findall(text)
+    }
+    assert len(used) > 50
     assert used - documented() == set()
+
+
+def test_the_dashboards_are_as_they_are_generated() -> None:
+    check = subprocess.run(
+        [sys.executable, "hack/dashboards.py", "--check"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert check.returncode == 0, check.stderr
+
+
+def test_the_overview_begins_with_the_row_that_kafkas_dashboards_begin_with() -> None:
+    overview = json.loads((CHART / "dashboards" / "tidemark-overview.json").read_text())
+    first = [panel["title"] for panel in overview["panels"] if panel["gridPos"]["y"] == 0]
+    assert first == [
+        "Brokers online", "Active controllers", "Unclean election rate", "Online replicas",
+        "Under replicated", "At min ISR", "Under min ISR", "Offline",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("file", DASHBOARDS, ids=lambda file: file.stem)
+def test_panels_fill_a_dashboard_without_overlap(file: Path) -> None:
+    dashboard = json.loads(file.read_text())
+    taken: set[tuple[int, int]] = set()
+    for panel in dashboard["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        taken |= cells
+        for target in panel["targets"]:
+            named = set(re.findall(r"\$(\w+)", target["expr"]))
+            assert named <= {each["name"] for each in dashboard["templating"]["list"]}
+    assert len(taken) == 24 * (1 + max(y for _, y in taken))
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
 
 
 def test_every_alert_says_how_grave_it_is_and_what_to_do() -> None:
     for alert in alerts():
         assert alert["labels"]["severity"] in ("critical", "warning")
-        assert set(alert["annotations"]) == {"summary", "description"}
+        assert set(alert["annotations"]) == {"summary", "description", "runbook_url"}
+
+
+def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
+    named = {alert["alert"]: alert["annotations"]["runbook_url"] for alert in alerts()}
+    assert named == {name: f"docs/runbooks/{name}.md" for name in named}
+    assert set(named) == {page.stem for page in RUNBOOKS.glob("*.md")} - {"README"}
+    for name in named:
+        headings = re.findall(r"^#+ .*", (RUNBOOKS / f"{name}.md").read_text(), re.MULTILINE)
+        assert headings == [f"# {name}", "## Impact", "## Diagnosis", "## Mitigation"]
 
 
 def test_every_alert_has_a_case_where_it_fires_and_one_where_it_is_silent() -> None:
@@ -73,7 +129,8 @@ def test_every_alert_has_a_case_where_it_fires_and_one_where_it_is_silent() -> N
     series = " ".join(each["series"] for each in quiet["input_series"])
     for alert in alerts():
         assert any(f'"{alert["alert"]}"' in labels for labels in text), alert["alert"]
-        assert set(_METRIC.findall(str(alert["expr"]))) <= set(_METRIC.findall(series)), alert
+    for rule in rules():
+        assert set(_METRIC.findall(str(rule["expr"]))) <= set(_METRIC.findall(series)), rule
 
 
 @pytest.mark.parametrize(
@@ -89,14 +146,12 @@ def test_promtool_runs_the_rules(tmp_path: Path, command: list[str]) -> None:
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-@pytest.mark.parametrize(
-    "panel", json.loads(DASHBOARD.read_text())["panels"], ids=lambda p: p["title"]
-)
-def test_promtool_understands_the_panel(panel: dict[str, object], tmp_path: Path) -> None:
-    """As a recording rule, with Grafana's variable replaced."""
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda file: file.stem)
+def test_promtool_understands_the_panels(dashboard: Path, tmp_path: Path) -> None:
+    """As recording rules, with Grafana's variables replaced."""
     rules = [
-        {"record": f"panel:{number}", "expr": text.replace("$topic", ".*")}
-        for number, text in enumerate(expressions(panel["targets"]))
+        {"record": f"panel:{number}", "expr": re.sub(r"\$\w+", ".*", text)}
+        for number, text in enumerate(expressions(json.loads(dashboard.read_text())["panels"]))
     ]
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panel", "rules": rules}]}))

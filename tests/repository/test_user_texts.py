@@ -1,7 +1,8 @@
 """Texts that users read use the words of docs/design/glossary.md.
 
 Read are: string literals with more than one word in the product's Python (except log fields, names
-and docstrings), texts of CRDs and charts, and the prose of docs/user and docs/operations.
+and docstrings), texts of CRDs and charts, and the prose of docs/user, docs/operations and
+docs/runbooks.
 """
 
 import ast
@@ -17,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 GLOSSARY = "docs/design/glossary.md"
 PRODUCT = ("audit", "broker_image", "chaos", "cli", "client", "operator", "protocol")
 BROKER = "broker_image"
-PROSE = ("docs/user", "docs/operations")
+PROSE = ("docs/user", "docs/operations", "docs/runbooks")
 YAML_TEXTS = ("crds", "charts/tidemark/rules", "charts/tidemark/dashboards")
 # A text of one of these keys: a folded block may follow.
 TEXT_KEY = re.compile(r'^( *)(?:- )?"?(?:description|message|summary|title)"?: *(.*)$')

@@ -1,6 +1,6 @@
 """Hold what judging one partition needs beside its own series; small, and sent to every task."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -125,6 +125,7 @@ def context_of(
     brokers: dict[BrokerPlace, tuple[int, int]] = {}
     operators: dict[str, tuple[int, int]] = {}
     clusters: dict[str, int] = {}
+    counted: dict[BrokerPlace, list[PlannedRestart]] = {}
     lives: dict[BrokerPlace, tuple[tuple[int, int], ...]] = {}
     operator_cap = intervals.cap_ms(Exporter.OPERATOR)
     for merged_series in fold_scrapes(merged_series_list, operator_cap):
@@ -139,11 +140,17 @@ def context_of(
         if key.family == "broker_planned_restart":
             scrapes = [each for each in merged_series_list if each.key._replace(scrape="") == key]
             planned[broker] = _planned_restarts(merged_series, scrapes, intervals)
+        elif key.family == "broker_planned_restarts_total":
+            scrapes = [each for each in merged_series_list if each.key._replace(scrape="") == key]
+            counted[broker] = [each for look in scrapes for each in _counted(look, operator_cap)]
         elif key.family == "broker_epoch":
             brokers[broker] = _both(seen, brokers.get(broker, seen))
             lives[broker] = _lives(merged_series)
         if key.pool and key.family != "broker_epoch":
             operators[key.cluster] = _both(seen, operators.get(key.cluster, seen))
+    for broker, restarts in counted.items():
+        known = (*planned.get(broker, ()), *restarts)
+        planned[broker] = tuple(sorted(known, key=lambda restart: restart.start_ms))
     return Context(
         window_start_ms, window_end_ms, intervals, planned, brokers, operators, clusters, lives
     )
@@ -195,6 +202,22 @@ def _planned_restarts(
         said = next((each for each in ends if start < each <= limit), limit)
         found.append(PlannedRestart(silent, start, end, max(end, said)))
     return tuple(found)
+
+
+def _counted(look: MergedSeries, cap_ms: int) -> Iterator[PlannedRestart]:
+    """Yield a restart for each rise of an exporter's count.
+
+    The gauge may miss a restart that fits between two scrapes. It began between the two samples,
+    and what the gauge does not show was over at the second.
+    """
+    steps = zip(
+        look.last_ms[:-1].tolist(), look.last_value[:-1].tolist(),
+        look.first_ms[1:].tolist(), look.first_value[1:].tolist(),
+        strict=True,
+    )  # fmt: skip
+    for before_ms, before, at_ms, value in steps:
+        if value > before:  # false with a NaN, which ends a series
+            yield PlannedRestart(max(before_ms, at_ms - cap_ms), at_ms, at_ms, at_ms)
 
 
 def _said_ends(look: MergedSeries, directly_ms: int) -> list[int]:

@@ -70,6 +70,7 @@ _BROKERS = (
 )
 _OPERATOR = (
     Family("broker_planned_restart", MetricShape.STEP, Exporter.OPERATOR),
+    Family("broker_planned_restarts_total", MetricShape.STEP, Exporter.OPERATOR),
     Family("broker_clock_skew_seconds", MetricShape.SPREAD, Exporter.OPERATOR),
     Family("partition_leader_elections_total", MetricShape.STEP, Exporter.OPERATOR, detail="kind"),
     Family("partition_leader_id", MetricShape.STEP, Exporter.OPERATOR),

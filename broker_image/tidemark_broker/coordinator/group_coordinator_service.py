@@ -28,8 +28,10 @@ from tidemark_broker.coordinator.core.group_coordinator_shard import Coordinator
 from tidemark_broker.coordinator.core.offsets_records import partition_of_group
 from tidemark_broker.coordinator.core.requests import (
     DescribedGroup,
+    FetchedOffset,
     GroupCounters,
     GroupGauges,
+    GroupOffset,
     GroupRequest,
     GroupResponse,
     GroupsReport,
@@ -254,6 +256,29 @@ class GroupCoordinatorService(PartitionObserver):
         for coordinated in self._coordinated.values():
             coordinated.core.count(gauges)
         return gauges
+
+    def offsets(self, limit: int) -> tuple[GroupOffset, ...]:
+        """Return at most `limit` committed offsets of existing topics, each with its lag."""
+        committed = (
+            found
+            for coordinated in self._coordinated.values()
+            for found in coordinated.core.offsets()
+        )
+        found = (self._group_offset(group_id, fetched) for group_id, fetched in committed)
+        return tuple(itertools.islice((offset for offset in found if offset is not None), limit))
+
+    def _group_offset(self, group_id: str, fetched: FetchedOffset) -> GroupOffset | None:
+        topic = self._partitions.metadata.topics.get(fetched.topic)
+        if topic is None or fetched.committed is None:
+            return None
+        offset, lag_records = fetched.committed.offset, -1
+        leading = self._partitions.find_leading(fetched.topic, fetched.partition)
+        if not isinstance(leading, ErrorCode):
+            # A group may have committed more than there is, or before a loss.
+            lag_records = max(0, leading.high_watermark - offset)
+        return GroupOffset(
+            group_id, fetched.topic, topic.topic_id, fetched.partition, offset, lag_records
+        )
 
     def describe_group(self, group_id: str) -> DescribedGroup:
         coordinated = self._find(group_id)

@@ -27,7 +27,13 @@ from tidemark_broker.http.request_metrics import RequestMetrics
 from tidemark_broker.http.start_page import start_page
 from tidemark_broker.http.validation_details import validation_detail
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch
-from tidemark_broker.metrics.broker_metrics import CONTENT_TYPE, BrokerFacts, render_groups
+from tidemark_broker.metrics.broker_metrics import (
+    CONTENT_TYPE,
+    MOST_GROUP_OFFSETS,
+    BrokerFacts,
+    render_group_offsets,
+    render_groups,
+)
 from tidemark_broker.metrics.exposition import MetricsExposition
 from tidemark_broker.replication.partition_snapshot import PartitionSnapshot
 
@@ -239,6 +245,7 @@ class AdminRoutes:
             profile=view.metrics_profile,
             fsyncs=view.fsyncs(),
             loop_lag=view.loop_lag,
+            disk_space=view.partitions.disk_space,
         )
 
     def _other_metrics(self) -> tuple[Iterator[str], ...]:
@@ -246,6 +253,8 @@ class AdminRoutes:
         return (
             view.crc_failures.render(),
             render_groups(view.group_gauges(), view.group_counts, view.metrics_profile),
+            render_group_offsets(view.group_offsets(MOST_GROUP_OFFSETS), view.metrics_profile),
+            view.kafka_requests.render(),
             self._request_metrics.render(self._admission.requests_in_flight),
         )
 

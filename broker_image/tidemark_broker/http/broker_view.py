@@ -6,8 +6,14 @@ from dataclasses import dataclass, field
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.loop_lag import LoopLag
 
-from tidemark_broker.coordinator.core.requests import GroupCounters, GroupGauges, GroupsReport
+from tidemark_broker.coordinator.core.requests import (
+    GroupCounters,
+    GroupGauges,
+    GroupOffset,
+    GroupsReport,
+)
 from tidemark_broker.http.consumers.group_consumer import ConsumerSettings, GroupConsumer
+from tidemark_broker.kafka.network.request_metrics import KafkaRequestMetrics
 from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
 from tidemark_broker.metrics.broker_metrics import CrcFailures, MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotaManager
@@ -33,6 +39,8 @@ class BrokerView:
     groups: Callable[[], GroupsReport] = GroupsReport  # that this broker coordinates
     group_gauges: Callable[[], GroupGauges] = GroupGauges
     group_counts: GroupCounters = field(default_factory=GroupCounters)
+    group_offsets: Callable[[int], tuple[GroupOffset, ...]] = lambda _: ()  # at most so many
+    kafka_requests: KafkaRequestMetrics = field(default_factory=KafkaRequestMetrics)
     # Shared with all that check batches, so that /metrics counts every failure.
     crc_failures: CrcFailures = field(default_factory=CrcFailures)
     rack: str = ""

@@ -3,25 +3,30 @@
 Prometheus text format 0.0.4 by a renderer of our own: 2,000 partitions are some 60,000 lines, which
 prometheus-client's registry would build from objects. Every family is in
 docs/operations/metrics.md. The metrics of groups are of all groups that a broker coordinates
-together: there may be thousands of them, with names of clients' choice, so none is a label.
+together: there may be thousands of them, with names of clients' choice. Only committed offsets and
+their lags name the group, and of those at most MOST_GROUP_OFFSETS are exported.
 """
 
 import os
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 from pathlib import Path
 
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.loop_lag import LoopLag
 
 from tidemark_broker.coordinator.core.classic_group import GroupState
-from tidemark_broker.coordinator.core.requests import GroupCounters, GroupGauges
+from tidemark_broker.coordinator.core.requests import GroupCounters, GroupGauges, GroupOffset
+from tidemark_broker.log.disk import DiskSpace
 
+MOST_GROUP_OFFSETS = 1000
+OFFSETS_AT_A_TIME = 64  # under a millisecond of the loop
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "tidemark_"
 _STARTED_SECONDS = time.time()
@@ -88,6 +93,7 @@ class BrokerFacts:
     profile: MetricsProfile
     fsyncs: int
     loop_lag: LoopLag
+    disk_space: DiskSpace = DiskSpace(-1, -1)
 
 
 INFO = Family("broker_info", "gauge", "Always 1; labels: the broker.")
@@ -102,6 +108,18 @@ LOOP_LAG_MAX = Family(
     "broker_loop_lag_max_seconds",
     "gauge",
     "Longest delay of the event loop in the last one to two minutes.",
+    MetricsProfile.MINIMAL,
+)
+DISK_FREE = Family(
+    "broker_disk_free_bytes",
+    "gauge",
+    "Free bytes of the volume of the logs; -1: not known yet.",
+    MetricsProfile.MINIMAL,
+)
+DISK_SIZE = Family(
+    "broker_disk_size_bytes",
+    "gauge",
+    "Size of the volume of the logs; -1: not known yet.",
     MetricsProfile.MINIMAL,
 )
 FSYNCS = Family("fsyncs_total", "counter", "Syncs of files and directories.")
@@ -119,6 +137,10 @@ def render_broker(facts: BrokerFacts) -> Iterator[str]:
     yield LOOP_LAG.sample(round(facts.loop_lag.last_s, 6), **names)
     yield LOOP_LAG_MAX.head
     yield LOOP_LAG_MAX.sample(round(facts.loop_lag.max_s, 6), **names)
+    yield DISK_FREE.head
+    yield DISK_FREE.sample(facts.disk_space.free_bytes, **names)
+    yield DISK_SIZE.head
+    yield DISK_SIZE.sample(facts.disk_space.total_bytes, **names)
     if facts.profile.includes(FSYNCS.profile):
         yield FSYNCS.head
         yield FSYNCS.sample(facts.fsyncs)
@@ -181,3 +203,36 @@ def render_groups(
     ):
         yield family.head
         yield family.sample(value)
+
+
+COMMITTED = Family("group_committed_offset", "gauge", "Committed offset of a group.")
+LAG = Family(
+    "group_lag_records",
+    "gauge",
+    "High watermark minus the committed offset, where this broker leads the partition.",
+)
+
+
+def render_group_offsets(offsets: Sequence[GroupOffset], profile: MetricsProfile) -> Iterator[str]:
+    if not profile.includes(COMMITTED.profile):
+        return
+    yield COMMITTED.head
+    yield from _in_parts(COMMITTED.sample(each.offset, **_labels(each)) for each in offsets)
+    yield LAG.head
+    yield from _in_parts(
+        LAG.sample(each.lag_records, **_labels(each)) for each in offsets if each.lag_records >= 0
+    )
+
+
+def _labels(offset: GroupOffset) -> dict[str, str]:
+    return {
+        "group": offset.group_id,
+        "topic": offset.topic,
+        "topic_id": offset.topic_id,
+        "partition": str(offset.partition),
+    }
+
+
+def _in_parts(lines: Iterator[str]) -> Iterator[str]:
+    while part := "".join(islice(lines, OFFSETS_AT_A_TIME)):
+        yield part

@@ -27,6 +27,7 @@ from tidemark_protocol.topic_names import OFFSETS_TOPIC
 from tidemark_broker.clock import Clock, Scheduler, monotonic_ms
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch, StorageError
 from tidemark_broker.kafka_wire.records.record_batch import read_header
+from tidemark_broker.log.disk import DiskSpace
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.metadata.metadata_cache import MetadataCache, TopicPartition, parts_of
@@ -154,6 +155,7 @@ class ReplicaManager:
         self.join_throttle = ReassignmentThrottle()
         self.replica_fetch_max_bytes = replica_fetch_max_bytes
         self.low_disk_space = ""  # of disk space: why nothing is taken
+        self.disk_space = DiskSpace(-1, -1)  # of the volume, at its last check
         self.broker_id = broker_id
         self._scheduler = scheduler
         self._clock = clock
@@ -336,6 +338,9 @@ class ReplicaManager:
         From now on this broker leads what names that epoch.
         """
         self.roles.set_broker_epoch(broker_epoch)
+
+    def record_disk_space(self, space: DiskSpace) -> None:
+        self.disk_space = space
 
     def set_low_disk_space(self, reason: str) -> None:
         """Reject records for this reason; "" accepts them again."""

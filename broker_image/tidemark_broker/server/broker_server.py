@@ -32,6 +32,7 @@ from tidemark_protocol.ids import NO_EPOCH, BrokerId, Offset
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.kafka.apis.fetch_sessions import MAX_SESSION_ID
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
+from tidemark_broker.kafka.network.request_metrics import KafkaRequestMetrics
 from tidemark_broker.kafka.network.socket_server import SocketServer
 from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.clean_shutdown import Mount
@@ -182,6 +183,7 @@ class BrokerServer(PartitionObserver):
             scheduler=self._loop,
             wall_clock_s=environment.wall_clock_s,
         )
+        self.request_metrics = KafkaRequestMetrics()
         self._fetches = FollowerFetchHandler(self.partitions, scheduler=self._loop)
         self._stop = asyncio.Event()  # an end was asked for, in whatever way
         self._hurry = asyncio.Event()
@@ -384,6 +386,7 @@ class BrokerServer(PartitionObserver):
             creates_topics=self.settings.creates_topics,
             broker_configs=broker_configs(self.settings),
             processing_clock_s=self._environment.processing_clock_s,
+            request_metrics=self.request_metrics,
         )
         listener = SocketServer(context)
         host = self.settings.listen_host

@@ -12,6 +12,7 @@ from typing import Protocol
 from uuid import UUID
 
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
+from tidemark_broker.kafka.network.request_metrics import KafkaRequestMetrics
 from tidemark_broker.log.disk import Disk
 from tidemark_broker.metadata.controller_channel import ControllerTransport
 from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
@@ -29,6 +30,7 @@ class HttpBackend(Protocol):
     groups: GroupCoordinatorService
     quotas: ClientQuotaManager
     producer_ids: ProducerIdManager
+    request_metrics: KafkaRequestMetrics
 
     def is_ready(self) -> tuple[bool, str]:
         """Return whether the broker serves, and the reason if it does not."""

@@ -63,3 +63,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   resources: [poddisruptionbudgets]
   verbs: [get, create]
 {{- end }}
+
+{{/* Alert rules; their runbooks are under the URL that the values name. */}}
+{{- define "tidemark.alertRules" -}}
+{{- $url := printf "runbook_url: %sdocs/runbooks/" .Values.monitoring.runbookBaseUrl -}}
+{{- .Files.Get "rules/alerts.yaml" | replace "runbook_url: docs/runbooks/" $url -}}
+{{- end -}}

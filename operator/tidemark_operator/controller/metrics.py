@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
@@ -83,6 +83,11 @@ class ControllerCollector(Collector):
             "1 from a controlled shutdown until the broker is in sync in all partitions again",
             labels=["pool", "broker"],
         )
+        restarts = CounterMetricFamily(
+            "tidemark_broker_planned_restarts",
+            "Planned restarts that began, short ones included",
+            labels=["pool", "broker"],
+        )
         skew = GaugeMetricFamily(
             "tidemark_broker_clock_skew_seconds",
             "Wall clock of the broker minus that of the operator",
@@ -92,6 +97,7 @@ class ControllerCollector(Collector):
             for broker in self._service.brokers(pool):
                 named = [pool, str(broker.broker_id)]
                 planned.add_metric(named, float(broker.is_planned_restart))
+                restarts.add_metric(named, broker.planned_restarts)
                 if broker.clock_skew_ms is not None:
                     skew.add_metric(named, broker.clock_skew_ms / 1000)
             states = [view.state for view in self._service.brokers(pool)]
@@ -114,4 +120,4 @@ class ControllerCollector(Collector):
                     count = sum(each.lost_records for each in view.recoveries)
                     lost.add_metric([pool, view.topic.topic], count)
         yield from (brokers, partitions, leaderless, under_replicated, recovered, lost)
-        yield from (planned, skew)
+        yield from (planned, restarts, skew)

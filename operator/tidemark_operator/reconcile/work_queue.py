@@ -13,10 +13,12 @@ turns may run at once one of them is always theirs.
 
 import asyncio
 import logging
+import time
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tidemark_operator.api.kinds import TOPIC
+from tidemark_operator.api.kinds import BROKER_POOL, TOPIC
 from tidemark_operator.store.object_store import Conflict, StoreError
 
 log = logging.getLogger(__name__)
@@ -25,6 +27,7 @@ Reconcile = Callable[["WorkKey"], Awaitable[int | None]]
 
 # Turns at once, by kind; of other kinds one. A Topic's turn mostly waits for the store.
 TURNS_AT_ONCE = {TOPIC.kind: 12}
+PASS_BUCKETS_SECONDS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +49,31 @@ class BackOff:
 
 
 @dataclass(slots=True)
+class PassStatistics:
+    """What is reported of the passes over one kind."""
+
+    waiting: int = 0
+    errors: int = 0
+    seconds: float = 0.0
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(PASS_BUCKETS_SECONDS) + 1))
+
+    @property
+    def passes(self) -> int:
+        return sum(self.buckets)
+
+    def record(self, seconds: float, *, is_error: bool) -> None:
+        self.buckets[bisect_left(PASS_BUCKETS_SECONDS, seconds)] += 1
+        self.seconds += seconds
+        self.errors += is_error
+
+
+@dataclass(slots=True)
 class _Lane:
     """The keys of one kind."""
 
     limit: int
+    statistics: PassStatistics = field(default_factory=PassStatistics)
+    started_s: dict[WorkKey, float] = field(default_factory=dict)  # of turns, wall clock
     # In order of arrival, by who asked; first who is next.
     pending: dict[str, dict[WorkKey, None]] = field(default_factory=dict)
     requested_by: dict[WorkKey, str] = field(default_factory=dict)  # of those in `pending`
@@ -116,13 +140,29 @@ class WorkQueue:
     ) -> None:
         self._back_off = back_off or BackOff()
         self._turns_at_once = turns_at_once
-        self._lanes: dict[str, _Lane] = {}
+        self._lanes = {
+            kind: _Lane(turns_at_once.get(kind, 1)) for kind in (BROKER_POOL.kind, TOPIC.kind)
+        }
         self._timers: dict[WorkKey, asyncio.TimerHandle] = {}
         self._failures: dict[WorkKey, int] = {}
         self._wake = asyncio.Event()
 
     def __len__(self) -> int:
         return sum(map(len, self._lanes.values()))
+
+    def statistics(self) -> dict[str, PassStatistics]:
+        """Return the statistics of each kind, for metrics."""
+        for lane in self._lanes.values():
+            lane.statistics.waiting = len(lane)
+        return {kind: lane.statistics for kind, lane in self._lanes.items()}
+
+    def running(self) -> dict[WorkKey, float]:
+        """Return the keys whose turns run now, each with its start by the wall clock."""
+        return {
+            key: started_s
+            for lane in self._lanes.values()
+            for key, started_s in lane.started_s.items()
+        }
 
     def add(self, key: WorkKey, requested_by: str = "") -> None:
         """Add a key now, also if it has a delayed turn.
@@ -177,15 +217,21 @@ class WorkQueue:
                 lane.active.clear()  # a turn that was cancelled before its first step, too
 
     async def _turn(self, lane: _Lane, key: WorkKey, reconcile: Reconcile) -> None:
+        lane.started_s[key] = time.time()
+        began_s = time.perf_counter()
+        is_error = False
         try:
             again_ms = await reconcile(key)
         except Exception as error:  # the driver: one object's fault must not stop all others
+            is_error = True
             self._come_back(key, error)
         else:
             self._failures.pop(key, None)
             if again_ms is not None:
                 self.add_after(key, again_ms)
         finally:
+            lane.statistics.record(time.perf_counter() - began_s, is_error=is_error)
+            lane.started_s.pop(key, None)
             lane.active.pop(key, None)
             self._wake.set()
 

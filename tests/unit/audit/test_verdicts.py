@@ -57,6 +57,25 @@ def test_a_planned_restart_is_shown_and_not_counted(tmp_path: Path) -> None:
     assert result.sli_by_partition[0].degraded_planned_ms == 5000
 
 
+@pytest.mark.parametrize(("counted_ms", "is_planned"), [(35_000, True), (50_000, False)])
+def test_a_planned_restart_between_two_scrapes_is_known_by_its_count(
+    counted_ms: int, is_planned: bool, tmp_path: Path
+) -> None:
+    export = Export(length_ms=2_000_000, step_ms=5000)
+    partition(export, in_sync=lambda t: {1, 2} if 30_000 <= t < 35_000 else {1, 2, 3})
+    brokers(export)
+    for broker in (1, 2, 3):
+        export.add(
+            "broker_planned_restarts_total",
+            lambda t, b=broker: 4 if b == 3 and t >= counted_ms else 3,
+            pool="default/pool",
+            broker=str(broker),
+        )
+    row = checked_proposal(export, tmp_path).sli_by_partition[0]
+    degraded = (row.degraded_planned_ms, row.degraded_unplanned_ms)
+    assert degraded == ((5000, 0) if is_planned else (0, 5000))
+
+
 def test_a_restart_asked_for_later_makes_no_crash_planned(tmp_path: Path) -> None:
     export = Export()
     partition(export, in_sync=lambda t: {1, 2} if 30_000 <= t < 100_000 else {1, 2, 3})

@@ -6,6 +6,7 @@ afterwards, and names its epoch in each append, so that a deposed coordinator wr
 shell performs the effects in order and reports the results of appends.
 """
 
+from collections.abc import Iterator
 from enum import Enum
 
 from tidemark_protocol.error_codes import ErrorCode
@@ -26,6 +27,7 @@ from tidemark_broker.coordinator.core.requests import (
     DeleteGroup,
     DescribedGroup,
     Effect,
+    FetchedOffset,
     GroupCounters,
     GroupGauges,
     GroupReport,
@@ -183,6 +185,12 @@ class GroupCoordinatorShard:
     def group_ids(self) -> tuple[str, ...]:
         """Return the ids of all groups; none before they are loaded."""
         return tuple(group.group_id for group in self._groups.all())
+
+    def offsets(self) -> Iterator[tuple[str, FetchedOffset]]:
+        """Yield the committed offsets of all groups, each with its group."""
+        for group_id in self.group_ids():
+            for fetched in self._groups.offsets_of(group_id):
+                yield group_id, fetched
 
     def report(self, group_id: str) -> GroupReport | None:
         """Return the group with its committed offsets, or None if it does not exist here."""

@@ -9,8 +9,10 @@ Counts and the census are for metrics alone. `ClockReading` has the two clocks o
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import TopicId
 
 from tidemark_broker.coordinator.core.offsets_records import CommittedOffset, OffsetsRecord
 
@@ -318,6 +320,17 @@ class GroupGauges:
     groups: Counter[str] = field(default_factory=Counter)  # by state
     members: int = 0
     offsets: int = 0
+
+
+class GroupOffset(NamedTuple):
+    """A committed offset for metrics; `lag_records` is -1 where this broker does not lead."""
+
+    group_id: str
+    topic: str
+    topic_id: TopicId
+    partition: int
+    offset: int
+    lag_records: int
 
 
 @dataclass(frozen=True, slots=True)

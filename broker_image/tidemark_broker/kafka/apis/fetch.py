@@ -7,7 +7,7 @@ next pass, at most one a loop tick. A pass over many partitions takes many turns
 records do not end it early.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tidemark_protocol.error_codes import ErrorCode
@@ -283,16 +283,19 @@ def _fetch_of_replica(context: HandlerContext, request: KafkaRequest, fetch: Fet
     own_cluster = context.cluster_id()
     if fetch.cluster_id is not None and own_cluster and fetch.cluster_id != own_cluster:
         error = FetchResponse(correlation_id, ErrorCode.INCONSISTENT_CLUSTER_ID)
+        request.errors.append(error.error)
         request.answer(encode_fetch_response(error))
         return
     if context.fetches.is_left(request.link, fetch) or not request.link.may_apply(fetch):
         error = FetchResponse(correlation_id, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        request.errors.append(error.error)
         request.answer(encode_fetch_response(error))
         return
     session_id = NO_SESSION if fetch.session_epoch < 0 else REPLICA_SESSION_ID
 
     def respond(topics: tuple[TopicResponse, ...]) -> None:
         response = FetchResponse(correlation_id, ErrorCode.NONE, topics, session_id)
+        request.errors.extend(_errors_of(response))
         request.answer(encode_fetch_response(response))
 
     broker = context.partitions.metadata.brokers.get(BrokerId(fetch.replica_id))
@@ -407,6 +410,7 @@ class ConsumerFetches:
         read_bytes = sum(
             len(answer.records) for topic in response.topics for answer in topic.partitions
         )
+        request.errors.extend(_errors_of(response))
         throttle_ms = self._context.quotas.throttle_ms(
             request.header.client_id, QuotaType.FETCH_BYTES, read_bytes
         )
@@ -414,6 +418,15 @@ class ConsumerFetches:
         if request.throttle_ms:
             response = response._replace(throttle_ms=request.throttle_ms)
         request.answer(encode_consumer_fetch_response(response, request.version))
+
+
+def _errors_of(response: FetchResponse) -> Iterator[ErrorCode]:
+    if response.error is not ErrorCode.NONE:
+        yield response.error
+    for topic in response.topics:
+        for answer in topic.partitions:
+            if answer.error is not ErrorCode.NONE:
+                yield answer.error
 
 
 def _no_more(outcome: None) -> None:

@@ -9,6 +9,7 @@ from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinat
 from tidemark_broker.kafka.network.limits import ListenerLimits
 from tidemark_broker.kafka.network.memory_pool import MemoryPool
 from tidemark_broker.kafka.network.request import ApiHandler
+from tidemark_broker.kafka.network.request_metrics import KafkaRequestMetrics
 from tidemark_broker.kafka.network.response_writer import ResponseWriter
 from tidemark_broker.log.disk import DiskSpace
 from tidemark_broker.metadata.controller_channel import Address
@@ -58,6 +59,7 @@ class HandlerContext:
     limits: ListenerLimits = field(default_factory=ListenerLimits)
     answering: ResponseWriter = field(default_factory=ResponseWriter)
     handlers: dict[int, ApiHandler] = field(default_factory=dict)
+    request_metrics: KafkaRequestMetrics = field(default_factory=KafkaRequestMetrics)
     memory: MemoryPool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -129,6 +129,8 @@ class ProduceHandler:
         )
 
     def _done(self, index: int, result: ProduceResult) -> None:
+        if result.error is not ErrorCode.NONE:
+            self._request.errors.append(result.error)
         topic, partition, topic_id = self._places[index]
         record_errors = result.record_errors[: self._record_errors_left]
         self._record_errors_left -= len(record_errors)

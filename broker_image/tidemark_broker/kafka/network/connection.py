@@ -22,6 +22,7 @@ from tidemark_broker.kafka.network.memory_pool import (
     MemoryPool,
 )
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
+from tidemark_broker.kafka.network.request_metrics import FETCH_OF_FOLLOWER, KafkaRequestMetrics
 from tidemark_broker.kafka.network.violations import ProtocolViolations
 from tidemark_broker.kafka_wire.messages.frames import (
     API_VERSIONS,
@@ -55,6 +56,7 @@ class ConnectionOwner(Protocol):
     limits: ListenerLimits
     memory: MemoryPool
     over_limit_connections: OverLimitConnections
+    request_metrics: KafkaRequestMetrics
     violations: ProtocolViolations
 
     @property
@@ -69,12 +71,14 @@ class ConnectionOwner(Protocol):
 class _Waiting:
     """A whole request that waits.
 
-    Its bytes count in the pool of requests, `large_bytes` in the pool of large ones.
+    Its bytes count in the pool of requests, `large_bytes` in the pool of large ones. `arrived_s`
+    is by the processing clock.
     """
 
-    __slots__ = ("frame", "large_bytes")
+    __slots__ = ("arrived_s", "frame", "large_bytes")
 
-    def __init__(self, frame: Frame, large_bytes: int) -> None:
+    def __init__(self, frame: Frame, large_bytes: int, arrived_s: float) -> None:
+        self.arrived_s = arrived_s
         self.frame = frame
         self.large_bytes = large_bytes
 
@@ -87,9 +91,13 @@ class RunningRequest:
     """A request from its start until its answer is written; `buffers` is None before it."""
 
     __slots__ = (
+        "api_key",
+        "arrived_s",
         "begun_s",
         "buffers",
         "counted_bytes",
+        "errors",
+        "frame_bytes",
         "large_bytes",
         "overlaps",
         "request",
@@ -98,6 +106,10 @@ class RunningRequest:
 
     def __init__(self, waiting: _Waiting) -> None:
         self.overlaps = False  # the next may begin
+        self.api_key = -1
+        self.arrived_s = waiting.arrived_s
+        self.frame_bytes = len(waiting.frame)
+        self.errors: list[int] = []
         self.begun_s = 0.0  # loop time, of one that is not small
         self.counted_bytes = waiting.counted_bytes
         self.large_bytes = waiting.large_bytes
@@ -245,10 +257,11 @@ class KafkaConnection(asyncio.Protocol):
         memory, splitter = self._memory, self._splitter
         previous, self._partial_counted = self._partial_counted, 0
         counted_bytes = 0
+        arrived_s = self._owner.processing_clock_s()
         for frame in frames:
             size_bytes = len(frame)
             large_bytes = memory.keep_reserved(self) if size_bytes > LARGE_FRAME_BYTES else 0
-            self._waiting.append(_Waiting(frame, large_bytes))
+            self._waiting.append(_Waiting(frame, large_bytes, arrived_s))
             self._waiting_bytes += size_bytes
             counted_bytes += 0 if large_bytes else size_bytes
         if splitter.partial_bytes:
@@ -354,6 +367,7 @@ class KafkaConnection(asyncio.Protocol):
             raise MalformedFrame(
                 f"API key {header.api_key} version {header.api_version}: not supported"
             )
+        work.api_key = header.api_key
         supported = handler.supported
         is_known = supported.min_version <= header.api_version <= supported.max_version
         if not is_known and header.api_key != API_VERSIONS:
@@ -411,17 +425,28 @@ class KafkaConnection(asyncio.Protocol):
         assert work.request is not None
         work.buffers = buffers
         work.throttle_ms = work.request.throttle_ms
+        work.errors = work.request.errors
         work.request.end()
         work.request = None
         self._release(work)
         while self._in_work and (ready := self._in_work[0].buffers) is not None:
-            throttle_ms = self._in_work.popleft().throttle_ms
+            done = self._in_work.popleft()
             self._write(ready)
-            if throttle_ms:
-                self._throttle(throttle_ms)
+            self._observe(done, ready)
+            if done.throttle_ms:
+                self._throttle(done.throttle_ms)
         self._record_activity()
         if self._waiting:  # not from here: answers may come in the middle of an append
             self._loop.call_soon(self._work)
+
+    def _observe(self, work: RunningRequest, response: Buffers) -> None:
+        owner, api_key = self._owner, work.api_key
+        if api_key == FETCH and self._link.is_peer:
+            api_key = FETCH_OF_FOLLOWER
+        seconds = owner.processing_clock_s() - work.arrived_s
+        owner.request_metrics.observe(api_key, seconds, work.frame_bytes, response)
+        if work.errors:
+            owner.request_metrics.observe_errors(api_key, work.errors)
 
     def _write(self, buffers: Buffers) -> None:
         transport = self._transport

@@ -40,7 +40,7 @@ class KafkaRequest:
     longer needed but that so many bytes are still held; it is called before the answer where that
     may take a while. `throttle_ms` is sent in the answer, and for so long nothing more is read from
     the client. `listener` is the name of the port it came in by. `measured` does a part of its
-    work, which counts against the client's quota.
+    work, which counts against the client's quota. `errors` are the error codes of the answer.
     """
 
     header: RequestHeader
@@ -54,6 +54,7 @@ class KafkaRequest:
     release: Callable[[int], None] = _nothing_of_it
     on_hurry: Callable[[], object] = _nothing
     is_hurried: bool = False
+    errors: list[int] = field(default_factory=list)
     measured: Callable[[Callable[[], None]], None] = _at_once
     cancel: Callable[[], object] = field(default=_nothing)
 

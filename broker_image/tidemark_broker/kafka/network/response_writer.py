@@ -98,4 +98,4 @@ def _response_steps(api: Api, request: KafkaRequest, values: Values) -> Steps[Bu
     header = request.header
     if request.throttle_ms:
         values = values | {"throttle_time_ms": request.throttle_ms}
-    return api.response_steps(header.correlation_id, header.api_version, values)
+    return api.response_steps(header.correlation_id, header.api_version, values, request.errors)

@@ -21,6 +21,7 @@ class SocketServer:
         self.limits = context.limits
         self.memory = context.memory
         self.over_limit_connections = OverLimitConnections(context.limits, context.scheduler)
+        self.request_metrics = context.request_metrics
         self.violations = ProtocolViolations(context.clock)
         add_handlers(context)
         self.connections: dict[KafkaConnection, None] = {}  # by age

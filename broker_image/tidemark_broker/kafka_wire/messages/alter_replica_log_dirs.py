@@ -2,8 +2,8 @@
 
 from tidemark_broker.kafka_wire.messages.frames import ALTER_REPLICA_LOG_DIRS
 from tidemark_broker.kafka_wire.messages.schema import (
+    ERROR_CODE,
     INT,
-    SHORT,
     STRING,
     Api,
     ArrayOf,
@@ -34,6 +34,6 @@ ALTER_REPLICA_LOG_DIRS_API = Api(
     ),
     response=Struct(
         Field("throttle_time_ms", INT, default=0),
-        Field("topics", topic_array(Field("partition", INT), Field("error", SHORT))),
+        Field("topics", topic_array(Field("partition", INT), Field("error", ERROR_CODE))),
     ),
 )

@@ -5,8 +5,8 @@ from tidemark_broker.kafka_wire.messages.schema import (
     BOOLEAN,
     BYTE,
     DOUBLE,
+    ERROR_CODE,
     INT,
-    SHORT,
     STRING,
     Api,
     ArrayOf,
@@ -41,7 +41,7 @@ DESCRIBE_CLIENT_QUOTAS_API = Api(
     ),
     response=Struct(
         Field("throttle_time_ms", INT, default=0),
-        Field("error", SHORT),
+        Field("error", ERROR_CODE),
         Field("error_message", STRING, nullable_since=0),
         Field(
             "entries",
@@ -90,7 +90,7 @@ ALTER_CLIENT_QUOTAS_API = Api(
             "entries",
             ArrayOf(
                 Struct(
-                    Field("error", SHORT),
+                    Field("error", ERROR_CODE),
                     Field("error_message", STRING, nullable_since=0),
                     ENTITY,
                 )

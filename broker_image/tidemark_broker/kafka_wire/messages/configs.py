@@ -13,8 +13,8 @@ from tidemark_broker.kafka_wire.messages.frames import (
 from tidemark_broker.kafka_wire.messages.schema import (
     BOOLEAN,
     BYTE,
+    ERROR_CODE,
     INT,
-    SHORT,
     STRING,
     Api,
     ArrayOf,
@@ -36,7 +36,7 @@ def alter_request(*config: Field) -> Struct:
 
 def response(*more: Field) -> Struct:
     """Return the schema of a response with resources that have an error and the fields `more`."""
-    error = (Field("error", SHORT), Field("error_message", STRING, nullable_since=0))
+    error = (Field("error", ERROR_CODE), Field("error_message", STRING, nullable_since=0))
     resources = Field("resources", ArrayOf(Struct(*error, *RESOURCE, *more)))
     return Struct(Field("throttle_time_ms", INT, default=0), resources)
 

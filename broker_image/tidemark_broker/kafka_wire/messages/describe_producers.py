@@ -5,9 +5,9 @@ The producer's epoch is an int32 here. The fields of transactions hold no coordi
 
 from tidemark_broker.kafka_wire.messages.frames import DESCRIBE_PRODUCERS
 from tidemark_broker.kafka_wire.messages.schema import (
+    ERROR_CODE,
     INT,
     LONG,
-    SHORT,
     STRING,
     Api,
     ArrayOf,
@@ -34,7 +34,7 @@ DESCRIBE_PRODUCERS_API = Api(
             "topics",
             topic_array(
                 Field("partition", INT),
-                Field("error", SHORT),
+                Field("error", ERROR_CODE),
                 Field("message", STRING, nullable_since=0),
                 Field(
                     "producers",

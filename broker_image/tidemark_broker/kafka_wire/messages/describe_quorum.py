@@ -2,9 +2,9 @@
 
 from tidemark_broker.kafka_wire.messages.frames import DESCRIBE_QUORUM
 from tidemark_broker.kafka_wire.messages.schema import (
+    ERROR_CODE,
     INT,
     LONG,
-    SHORT,
     STRING,
     TOPIC_ID,
     UNSIGNED_SHORT,
@@ -36,13 +36,13 @@ DESCRIBE_QUORUM_API = Api(
     first_flexible_version=0,
     request=Struct(Field("topics", topic_array(Field("partition", INT)))),
     response=Struct(
-        Field("error", SHORT),
+        Field("error", ERROR_CODE),
         Field("message", STRING, since=2, nullable_since=2),
         Field(
             "topics",
             topic_array(
                 Field("partition", INT),
-                Field("error", SHORT),
+                Field("error", ERROR_CODE),
                 Field("message", STRING, since=2, nullable_since=2),
                 Field("leader", INT, default=-1),
                 Field("leader_epoch", INT, default=-1),

@@ -54,6 +54,47 @@ DESCRIBE_PRODUCERS = 61
 LIST_CONFIG_RESOURCES = 74
 DESCRIBE_TOPIC_PARTITIONS = 75
 
+# As Kafka's metrics name them.
+API_NAMES = {
+    PRODUCE: "Produce",
+    FETCH: "Fetch",
+    LIST_OFFSETS: "ListOffsets",
+    METADATA: "Metadata",
+    OFFSET_COMMIT: "OffsetCommit",
+    OFFSET_FETCH: "OffsetFetch",
+    FIND_COORDINATOR: "FindCoordinator",
+    JOIN_GROUP: "JoinGroup",
+    HEARTBEAT: "Heartbeat",
+    LEAVE_GROUP: "LeaveGroup",
+    SYNC_GROUP: "SyncGroup",
+    DESCRIBE_GROUPS: "DescribeGroups",
+    LIST_GROUPS: "ListGroups",
+    API_VERSIONS: "ApiVersions",
+    CREATE_TOPICS: "CreateTopics",
+    DELETE_TOPICS: "DeleteTopics",
+    DELETE_RECORDS: "DeleteRecords",
+    INIT_PRODUCER_ID: "InitProducerId",
+    OFFSET_FOR_LEADER_EPOCH: "OffsetForLeaderEpoch",
+    DESCRIBE_CONFIGS: "DescribeConfigs",
+    ALTER_CONFIGS: "AlterConfigs",
+    ALTER_REPLICA_LOG_DIRS: "AlterReplicaLogDirs",
+    DESCRIBE_LOG_DIRS: "DescribeLogDirs",
+    CREATE_PARTITIONS: "CreatePartitions",
+    DELETE_GROUPS: "DeleteGroups",
+    ELECT_LEADERS: "ElectLeaders",
+    INCREMENTAL_ALTER_CONFIGS: "IncrementalAlterConfigs",
+    ALTER_PARTITION_REASSIGNMENTS: "AlterPartitionReassignments",
+    LIST_PARTITION_REASSIGNMENTS: "ListPartitionReassignments",
+    OFFSET_DELETE: "OffsetDelete",
+    DESCRIBE_CLIENT_QUOTAS: "DescribeClientQuotas",
+    ALTER_CLIENT_QUOTAS: "AlterClientQuotas",
+    DESCRIBE_QUORUM: "DescribeQuorum",
+    DESCRIBE_CLUSTER: "DescribeCluster",
+    DESCRIBE_PRODUCERS: "DescribeProducers",
+    LIST_CONFIG_RESOURCES: "ListConfigResources",
+    DESCRIBE_TOPIC_PARTITIONS: "DescribeTopicPartitions",
+}
+
 _SMALL_PART = 16
 _HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"PRI ")
 _HEADER = struct.Struct(">hhi")  # api key, version, correlation id

@@ -16,9 +16,9 @@ from tidemark_broker.kafka_wire.messages.frames import (
 from tidemark_broker.kafka_wire.messages.schema import (
     BOOLEAN,
     BYTES,
+    ERROR_CODE,
     INT,
     LAST,
-    SHORT,
     STRING,
     Api,
     ArrayOf,
@@ -43,7 +43,7 @@ DESCRIBE_GROUPS_API = Api(
             "groups",
             ArrayOf(
                 Struct(
-                    Field("error", SHORT),
+                    Field("error", ERROR_CODE),
                     Field("message", STRING, since=6, nullable_since=6),
                     Field("group_id", STRING),
                     Field("state", STRING, default=""),
@@ -87,7 +87,7 @@ DELETE_GROUPS_API = Api(
             ArrayOf(
                 Struct(
                     Field("group_id", STRING),
-                    Field("error", SHORT),
+                    Field("error", ERROR_CODE),
                     Field("message", STRING, since=3, nullable_since=3),
                 )
             ),
@@ -108,7 +108,7 @@ LIST_GROUPS_API = Api(
     ),
     response=Struct(
         Field("throttle_time_ms", INT, since=1, default=0),
-        Field("error", SHORT),
+        Field("error", ERROR_CODE),
         Field(
             "groups",
             ArrayOf(
@@ -136,8 +136,10 @@ OFFSET_DELETE_API = Api(
         Field("topics", topic_array(Field("partition", INT))),
     ),
     response=Struct(
-        Field("error", SHORT),
+        Field("error", ERROR_CODE),
         Field("throttle_time_ms", INT, default=0),
-        Field("topics", topic_array(Field("partition", INT), Field("error", SHORT)), default=()),
+        Field(
+            "topics", topic_array(Field("partition", INT), Field("error", ERROR_CODE)), default=()
+        ),
     ),
 )

@@ -21,8 +21,8 @@ from tidemark_broker.kafka_wire.messages.schema import (
     BOOLEAN,
     BYTE,
     BYTES,
+    ERROR_CODE,
     INT,
-    SHORT,
     STRING,
     Api,
     ArrayOf,
@@ -48,7 +48,7 @@ JOIN_GROUP_API = Api(
     ),
     response=Struct(
         Field("throttle_time_ms", INT, since=2, default=0),
-        Field("error", SHORT),
+        Field("error", ERROR_CODE),
         Field("generation_id", INT, default=-1),
         Field("protocol_type", STRING, since=7, nullable_since=7),
         Field("protocol", STRING, nullable_since=7, default=""),
@@ -83,7 +83,7 @@ FIND_COORDINATOR_API = Api(
     ),
     response=Struct(
         Field("throttle_time_ms", INT, since=1, default=0),
-        Field("error", SHORT, until=3, default=0),
+        Field("error", ERROR_CODE, until=3, default=0),
         Field("message", STRING, since=1, until=3, nullable_since=1),
         Field("broker_id", INT, until=3, default=-1),
         Field("host", STRING, until=3, default=""),
@@ -96,7 +96,7 @@ FIND_COORDINATOR_API = Api(
                     Field("broker_id", INT),
                     Field("host", STRING),
                     Field("port", INT),
-                    Field("error", SHORT),
+                    Field("error", ERROR_CODE),
                     Field("message", STRING, nullable_since=4),
                 )
             ),
@@ -121,7 +121,7 @@ HEARTBEAT_API = Api(
     ),
     response=Struct(
         Field("throttle_time_ms", INT, since=1, default=0),
-        Field("error", SHORT),
+        Field("error", ERROR_CODE),
     ),
 )
 
@@ -150,14 +150,14 @@ LEAVE_GROUP_API = Api(
     ),
     response=Struct(
         Field("throttle_time_ms", INT, since=1, default=0),
-        Field("error", SHORT),
+        Field("error", ERROR_CODE),
         Field(
             "members",
             ArrayOf(
                 Struct(
                     Field("member_id", STRING),
                     Field("group_instance_id", STRING, nullable_since=3),
-                    Field("error", SHORT),
+                    Field("error", ERROR_CODE),
                 )
             ),
             since=3,
@@ -186,7 +186,7 @@ SYNC_GROUP_API = Api(
     ),
     response=Struct(
         Field("throttle_time_ms", INT, since=1, default=0),
-        Field("error", SHORT),
+        Field("error", ERROR_CODE),
         Field("protocol_type", STRING, since=5, nullable_since=5),
         Field("protocol", STRING, since=5, nullable_since=5),
         Field("assignment", BYTES, default=b""),

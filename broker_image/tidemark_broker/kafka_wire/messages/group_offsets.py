@@ -8,9 +8,9 @@ set its own retention, which KIP-211 removed; v10 names topics by id (KIP-848).
 from tidemark_broker.kafka_wire.messages.frames import OFFSET_COMMIT, OFFSET_FETCH
 from tidemark_broker.kafka_wire.messages.schema import (
     BOOLEAN,
+    ERROR_CODE,
     INT,
     LONG,
-    SHORT,
     STRING,
     Api,
     ArrayOf,
@@ -26,7 +26,7 @@ _FOUND = topic_array(
     Field("offset", LONG, default=-1),
     Field("leader_epoch", INT, since=5, default=-1),
     Field("metadata", STRING, nullable_since=1, default=""),
-    Field("error", SHORT, default=0),
+    Field("error", ERROR_CODE, default=0),
     first_with_id=10,
 )
 
@@ -57,11 +57,13 @@ OFFSET_FETCH_API = Api(
     response=Struct(
         Field("throttle_time_ms", INT, since=3, default=0),
         Field("topics", _FOUND, until=7, default=()),
-        Field("error", SHORT, since=2, until=7, default=0),
+        Field("error", ERROR_CODE, since=2, until=7, default=0),
         Field(
             "groups",
             ArrayOf(
-                Struct(Field("group_id", STRING), Field("topics", _FOUND), Field("error", SHORT))
+                Struct(
+                    Field("group_id", STRING), Field("topics", _FOUND), Field("error", ERROR_CODE)
+                )
             ),
             since=8,
             default=(),
@@ -97,7 +99,7 @@ OFFSET_COMMIT_API = Api(
         Field("throttle_time_ms", INT, since=3, default=0),
         Field(
             "topics",
-            topic_array(Field("partition", INT), Field("error", SHORT), first_with_id=10),
+            topic_array(Field("partition", INT), Field("error", ERROR_CODE), first_with_id=10),
         ),
     ),
 )

@@ -3,8 +3,8 @@
 from tidemark_broker.kafka_wire.messages.frames import LIST_CONFIG_RESOURCES
 from tidemark_broker.kafka_wire.messages.schema import (
     BYTE,
+    ERROR_CODE,
     INT,
-    SHORT,
     STRING,
     Api,
     ArrayOf,
@@ -23,7 +23,7 @@ LIST_CONFIG_RESOURCES_API = Api(
     request=Struct(Field("resource_types", ArrayOf(BYTE), since=1, default=(CLIENT_METRICS,))),
     response=Struct(
         Field("throttle_time_ms", INT, default=0),
-        Field("error", SHORT),
+        Field("error", ERROR_CODE),
         Field(
             "resources",
             ArrayOf(

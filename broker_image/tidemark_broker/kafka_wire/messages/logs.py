@@ -6,9 +6,9 @@ DescribeLogDirs v4 has the size of the volume (KIP-827), v5 whether it is cordon
 from tidemark_broker.kafka_wire.messages.frames import DELETE_RECORDS, DESCRIBE_LOG_DIRS
 from tidemark_broker.kafka_wire.messages.schema import (
     BOOLEAN,
+    ERROR_CODE,
     INT,
     LONG,
-    SHORT,
     STRING,
     Api,
     ArrayOf,
@@ -32,12 +32,12 @@ DESCRIBE_LOG_DIRS_API = Api(
     ),
     response=Struct(
         Field("throttle_time_ms", INT, default=0),
-        Field("error", SHORT, since=3, default=0),
+        Field("error", ERROR_CODE, since=3, default=0),
         Field(
             "directories",
             ArrayOf(
                 Struct(
-                    Field("error", SHORT),
+                    Field("error", ERROR_CODE),
                     Field("path", STRING),
                     Field(
                         "topics",
@@ -73,7 +73,7 @@ DELETE_RECORDS_API = Api(
         Field(
             "topics",
             topic_array(
-                Field("partition", INT), Field("low_watermark", LONG), Field("error", SHORT)
+                Field("partition", INT), Field("low_watermark", LONG), Field("error", ERROR_CODE)
             ),
         ),
     ),

@@ -21,8 +21,8 @@ from tidemark_broker.kafka_wire.messages.frames import (
 from tidemark_broker.kafka_wire.messages.schema import (
     BOOLEAN,
     BYTE,
+    ERROR_CODE,
     INT,
-    SHORT,
     STRING,
     TOPIC_ID,
     ZERO_TOPIC_ID,
@@ -46,7 +46,7 @@ class _Partition:
 
     def __init__(self) -> None:
         self._fields = Struct(
-            Field("error", SHORT),
+            Field("error", ERROR_CODE),
             Field("partition", INT),
             Field("leader", INT),
             Field("leader_epoch", INT, since=FIRST_WITH_LEADER_EPOCH, default=-1),
@@ -132,7 +132,7 @@ METADATA_API = Api(
             "topics",
             ArrayOf(
                 Struct(
-                    Field("error", SHORT),
+                    Field("error", ERROR_CODE),
                     Field("topic", STRING, nullable_since=12),
                     Field("topic_id", TOPIC_ID, since=10, default=ZERO_TOPIC_ID),
                     Field("is_internal", BOOLEAN, since=1, default=False),
@@ -142,7 +142,7 @@ METADATA_API = Api(
             ),
         ),
         Field("cluster_authorized_operations", INT, since=8, until=10, default=NOT_REQUESTED),
-        Field("error", SHORT, since=13, default=0),
+        Field("error", ERROR_CODE, since=13, default=0),
     ),
 )
 
@@ -162,7 +162,7 @@ DESCRIBE_CLUSTER_API = Api(
     ),
     response=Struct(
         Field("throttle_time_ms", INT, default=0),
-        Field("error", SHORT),
+        Field("error", ERROR_CODE),
         Field("error_message", STRING, nullable_since=0),
         Field("endpoint_type", BYTE, since=1, default=ENDPOINTS_OF_BROKERS),
         Field("cluster_id", STRING),
@@ -203,7 +203,7 @@ DESCRIBE_TOPIC_PARTITIONS_API = Api(
             "topics",
             ArrayOf(
                 Struct(
-                    Field("error", SHORT),
+                    Field("error", ERROR_CODE),
                     Field("topic", STRING, nullable_since=0),
                     Field("topic_id", TOPIC_ID),
                     Field("is_internal", BOOLEAN),
@@ -211,7 +211,7 @@ DESCRIBE_TOPIC_PARTITIONS_API = Api(
                         "partitions",
                         ArrayOf(
                             Struct(
-                                Field("error", SHORT),
+                                Field("error", ERROR_CODE),
                                 Field("partition", INT),
                                 Field("leader", INT),
                                 Field("leader_epoch", INT),

@@ -9,9 +9,9 @@ truncation (KIP-320).
 from tidemark_broker.kafka_wire.messages.frames import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from tidemark_broker.kafka_wire.messages.schema import (
     BYTE,
+    ERROR_CODE,
     INT,
     LONG,
-    SHORT,
     Api,
     Field,
     Struct,
@@ -50,7 +50,7 @@ LIST_OFFSETS_API = Api(
             "topics",
             topic_array(
                 Field("partition", INT),
-                Field("error", SHORT),
+                Field("error", ERROR_CODE),
                 Field("timestamp", LONG, default=-1),
                 Field("offset", LONG, default=-1),
                 Field("leader_epoch", INT, since=4, default=-1),
@@ -82,7 +82,7 @@ OFFSET_FOR_LEADER_EPOCH_API = Api(
         Field(
             "topics",
             topic_array(
-                Field("error", SHORT),
+                Field("error", ERROR_CODE),
                 Field("partition", INT),
                 Field("leader_epoch", INT, default=-1),
                 Field("end_offset", LONG, default=-1),

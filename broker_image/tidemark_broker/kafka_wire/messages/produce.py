@@ -34,6 +34,7 @@ from tidemark_broker.kafka_wire.messages.primitives import (
     topic_id_to_bytes,
 )
 from tidemark_broker.kafka_wire.messages.schema import (
+    ERROR_CODE,
     INT,
     LONG,
     SHORT,
@@ -233,7 +234,7 @@ INIT_PRODUCER_ID_API = Api(
     ),
     response=Struct(
         Field("throttle_time_ms", INT, default=0),
-        Field("error", SHORT),
+        Field("error", ERROR_CODE),
         Field("producer_id", LONG, default=-1),
         Field("producer_epoch", SHORT, default=-1),
     ),

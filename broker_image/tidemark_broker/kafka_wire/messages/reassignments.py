@@ -13,8 +13,8 @@ from tidemark_broker.kafka_wire.messages.frames import (
 from tidemark_broker.kafka_wire.messages.schema import (
     BOOLEAN,
     BYTE,
+    ERROR_CODE,
     INT,
-    SHORT,
     STRING,
     Api,
     ArrayOf,
@@ -42,12 +42,12 @@ ELECT_LEADERS_API = Api(
     ),
     response=Struct(
         Field("throttle_time_ms", INT, default=0),
-        Field("error", SHORT, since=1, default=0),
+        Field("error", ERROR_CODE, since=1, default=0),
         Field(
             "topics",
             topic_array(
                 Field("partition", INT),
-                Field("error", SHORT),
+                Field("error", ERROR_CODE),
                 Field("error_message", STRING, nullable_since=0),
             ),
         ),
@@ -72,13 +72,13 @@ ALTER_PARTITION_REASSIGNMENTS_API = Api(
     response=Struct(
         Field("throttle_time_ms", INT, default=0),
         Field("may_change_replication_factor", BOOLEAN, since=1, default=True),
-        Field("error", SHORT),
+        Field("error", ERROR_CODE),
         Field("error_message", STRING, nullable_since=0),
         Field(
             "topics",
             topic_array(
                 Field("partition", INT),
-                Field("error", SHORT),
+                Field("error", ERROR_CODE),
                 Field("error_message", STRING, nullable_since=0),
             ),
         ),
@@ -102,7 +102,7 @@ LIST_PARTITION_REASSIGNMENTS_API = Api(
     ),
     response=Struct(
         Field("throttle_time_ms", INT, default=0),
-        Field("error", SHORT),
+        Field("error", ERROR_CODE),
         Field("error_message", STRING, nullable_since=0),
         Field(
             "topics",

@@ -90,9 +90,12 @@ class TableReader(Reader):
 
 
 class TableWriter:
-    __slots__ = ("is_flexible", "out", "version")
+    """A writer that knows the version and whether it is flexible, and collects error codes."""
 
-    def __init__(self, version: int, *, is_flexible: bool) -> None:
+    __slots__ = ("errors", "is_flexible", "out", "version")
+
+    def __init__(self, version: int, *, is_flexible: bool, errors: list[int] | None = None) -> None:
+        self.errors = [] if errors is None else errors
         self.out = bytearray()
         self.version = version
         self.is_flexible = is_flexible
@@ -114,6 +117,15 @@ class _Number:
 
     def write(self, writer: TableWriter, value: Any) -> None:
         writer.out += self._layout.pack(value)
+
+
+class _ErrorCode(_Number):
+    """The kind of an error code; the writer collects those that are not NONE, for metrics."""
+
+    def write(self, writer: TableWriter, value: Any) -> None:
+        writer.out += self._layout.pack(value)
+        if value:
+            writer.errors.append(value)
 
 
 class _Boolean:
@@ -161,6 +173,7 @@ class _Bytes:
 
 BYTE = _Number(INT8)
 SHORT = _Number(INT16)
+ERROR_CODE = _ErrorCode(INT16)
 UNSIGNED_SHORT = _Number(UINT16)
 INT = _Number(INT32)
 LONG = _Number(INT64)
@@ -392,10 +405,17 @@ class Api:
         return all_steps(self.response_steps(correlation_id, version, values))
 
     def response_steps(
-        self, correlation_id: int, version: int, values: Mapping[str, Any]
+        self,
+        correlation_id: int,
+        version: int,
+        values: Mapping[str, Any],
+        errors: list[int] | None = None,
     ) -> Steps[Buffers]:
-        """Encode a whole response frame in steps, its length included."""
-        writer = TableWriter(version, is_flexible=self.is_flexible(version))
+        """Encode a whole response frame in steps, its length included.
+
+        Its error codes other than NONE are added to `errors`.
+        """
+        writer = TableWriter(version, is_flexible=self.is_flexible(version), errors=errors)
         writer.out += INT32.pack(correlation_id)
         if writer.is_flexible:
             writer.out += b"\x00"  # the header's tagged fields

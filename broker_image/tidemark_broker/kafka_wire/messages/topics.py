@@ -12,6 +12,7 @@ from tidemark_broker.kafka_wire.messages.frames import (
 from tidemark_broker.kafka_wire.messages.schema import (
     BOOLEAN,
     BYTE,
+    ERROR_CODE,
     INT,
     SHORT,
     STRING,
@@ -61,7 +62,7 @@ CREATE_TOPICS_API = Api(
                 Struct(
                     Field("topic", STRING),
                     Field("topic_id", TOPIC_ID, since=7, default=ZERO_TOPIC_ID),
-                    Field("error", SHORT),
+                    Field("error", ERROR_CODE),
                     Field("error_message", STRING, nullable_since=0),
                     Field("config_error", SHORT, since=5, tag=0, default=0),
                     Field("partition_count", INT, since=5, default=-1),
@@ -118,7 +119,7 @@ CREATE_PARTITIONS_API = Api(
             ArrayOf(
                 Struct(
                     Field("topic", STRING),
-                    Field("error", SHORT),
+                    Field("error", ERROR_CODE),
                     Field("error_message", STRING, nullable_since=0),
                 )
             ),
@@ -151,7 +152,7 @@ DELETE_TOPICS_API = Api(
                 Struct(
                     Field("topic", STRING, nullable_since=6),
                     Field("topic_id", TOPIC_ID, since=6, default=ZERO_TOPIC_ID),
-                    Field("error", SHORT),
+                    Field("error", ERROR_CODE),
                     Field("error_message", STRING, since=5, nullable_since=5),
                 )
             ),

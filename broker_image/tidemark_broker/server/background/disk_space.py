@@ -58,6 +58,7 @@ class DiskSpaceMonitor:
         return space
 
     def note(self, space: DiskSpace) -> None:
+        self._partitions.record_disk_space(space)
         least_bytes = least_free_bytes(space)
         low_disk_space = ""
         if is_short(

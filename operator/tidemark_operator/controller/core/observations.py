@@ -26,12 +26,19 @@ class PlannedRestarts:
 
     def __init__(self) -> None:
         self._since_ms: dict[BrokerId, int] = {}
+        self._counts: dict[BrokerId, int] = {}
 
     def __contains__(self, broker_id: BrokerId) -> bool:
         return broker_id in self._since_ms
 
     def begin(self, broker_id: BrokerId, now_ms: int) -> None:
-        self._since_ms.setdefault(broker_id, now_ms)
+        if broker_id not in self._since_ms:
+            self._since_ms[broker_id] = now_ms
+            self._counts[broker_id] = self.count_of(broker_id) + 1
+
+    def count_of(self, broker_id: BrokerId) -> int:
+        """Return how many restarts began: a short one is over before anybody asks."""
+        return self._counts.get(broker_id, 0)
 
     def end(self, broker_id: BrokerId) -> None:
         """End the restart of a broker that failed while it served: what follows was not planned."""

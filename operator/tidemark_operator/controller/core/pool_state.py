@@ -509,6 +509,7 @@ class PoolState:
                 record.rack,
                 record.incarnation,
                 broker_id in self.observations.planned_restarts,
+                self.observations.planned_restarts.count_of(broker_id),
                 self.observations.clock_skews.of(broker_id),
             )
             for broker_id, record in sorted(self.brokers.items())

@@ -70,6 +70,7 @@ class BrokerView:
     rack: str
     incarnation: str
     is_planned_restart: bool = False  # stopped in order, and not in sync everywhere again yet
+    planned_restarts: int = 0  # that began under this controller
     clock_skew_ms: int | None = None  # ahead of the controller's; None: not known
 
     @property

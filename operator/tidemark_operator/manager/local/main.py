@@ -44,6 +44,7 @@ from tidemark_operator.manager.loop_lag import LoopLagCollector
 from tidemark_operator.manager.web.live_pools import LivePools
 from tidemark_operator.manager.web.routes import PAGE_PATH, add_web_routes
 from tidemark_operator.reconcile.indexed_store import IndexedStore
+from tidemark_operator.reconcile.metrics import ReconcileCollector
 from tidemark_operator.reconcile.reconciler import Reconciler
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
@@ -200,7 +201,7 @@ class LocalCluster:
                 listening,
                 pid_of=self.runtime.pid,
                 more_calls=topic_calls(TopicAdmin(self._indexed, self.controller)),
-                more_metrics=(LoopLagCollector(lag),),
+                more_metrics=(LoopLagCollector(lag), ReconcileCollector(self._queue)),
                 add_routes=self._add_routes,
             )
             try:

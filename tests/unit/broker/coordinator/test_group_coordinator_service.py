@@ -13,6 +13,7 @@ from tidemark_broker.coordinator.core.offsets_records import CommittedOffset
 from tidemark_broker.coordinator.core.requests import (
     GroupCounters,
     GroupGauges,
+    GroupOffset,
     GroupRequest,
     GroupResponse,
     Heartbeat,
@@ -326,6 +327,23 @@ def test_metrics_tell_groups_members_rebalances_and_commits(harness: Harness) ->
     assert groups.gauges() == GroupGauges()
     assert groups.counts.committed_offsets == 2
     assert harness.groups[2].gauges().members == 1
+
+
+def test_committed_offsets_are_told_with_the_lag_where_the_coordinator_leads(
+    harness: Harness,
+) -> None:
+    existing, deleted = OffsetToCommit(OFFSETS_TOPIC, 0, 1), OffsetToCommit("deleted", 0, 7)
+    harness.ask(OffsetCommit("g", (existing, deleted)), OffsetCommitResponse)
+    ahead = OffsetToCommit(OFFSETS_TOPIC, 0, 99)
+    harness.ask(OffsetCommit("h", (ahead,)), OffsetCommitResponse)
+    end = harness.pool.brokers[1].replica().high_watermark
+    told = harness.groups[1].offsets(10)
+    assert told == (
+        GroupOffset("g", OFFSETS_TOPIC, TOPIC_ID, 0, 1, end - 1),
+        GroupOffset("h", OFFSETS_TOPIC, TOPIC_ID, 0, 99, 0),
+    )
+    assert harness.groups[1].offsets(1) == told[:1]
+    assert harness.groups[2].offsets(10) == ()
 
 
 def test_retained_offsets_that_are_led_for_a_move_have_no_coordinator_and_do_not_expire(

@@ -18,6 +18,7 @@ from tidemark_broker.http.consumers.group_consumer import ConsumerSettings, Grou
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.request import LISTENER
 from tidemark_broker.kafka_wire.records.record_batch import Record, read_records, split_batches
+from tidemark_broker.log.disk import DiskSpace
 from tidemark_broker.metadata.metadata_cache import MetadataCache
 from tidemark_broker.metadata.producer_id_manager import AskForBlock, ProducerIdManager
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
@@ -126,6 +127,7 @@ class FakePartitions:
         self.cancelled = 0
         self.truncations: tuple[PartitionSnapshot, ...] = ()
         self.broker_epoch = BrokerEpoch(12)
+        self.disk_space = DiskSpace(free_bytes=300, total_bytes=1000)
 
     def produce(
         self,

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tidemark_broker.metrics.broker_metrics import MetricsProfile
+from tidemark_broker.coordinator.core.requests import GroupOffset
+from tidemark_broker.metrics.broker_metrics import MetricsProfile, render_group_offsets
 from tidemark_broker.replication.core.replica_digest import BoundaryDigest
 from tidemark_broker.replication.partition_snapshot import (
     FollowerSnapshot,
@@ -303,3 +304,38 @@ def test_the_bench_of_a_scrape_runs(tmp_path: Path, capfd: pytest.CaptureFixture
     assert "40 led partitions, profile audit: " in reported
     assert "loop held during scrapes" in reported
     assert "of 0 turns" not in reported
+
+
+def test_a_volume_says_how_much_of_it_is_free() -> None:
+    samples = scrape(fake_broker())
+    named = frozenset({("broker", "0"), ("pool", "shop/default")})
+    assert samples["tidemark_broker_disk_free_bytes", named] == 300
+    assert samples["tidemark_broker_disk_size_bytes", named] == 1000
+
+
+def group_offset(group: str, partition: int, lag_records: int) -> GroupOffset:
+    return GroupOffset(group, "orders", ORDERS_ID, partition, 40, lag_records)
+
+
+def test_lag_is_said_only_by_a_coordinator_that_leads_the_partition() -> None:
+    offsets = (group_offset("a", 0, 7), group_offset('b"\n', 1, -1))
+    text = "".join(render_group_offsets(offsets, MetricsProfile.AUDIT))
+    assert faults_of_metrics(text) == ""
+    values = {
+        (sample.name, sample.labels["group"]): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert values == {
+        ("tidemark_group_committed_offset", "a"): 40,
+        ("tidemark_group_committed_offset", 'b"\n'): 40,
+        ("tidemark_group_lag_records", "a"): 7,
+    }
+
+
+def test_offsets_of_groups_are_written_in_parts_that_hold_the_loop_briefly() -> None:
+    offsets = tuple(group_offset("a", number, 1) for number in range(1000))
+    parts = tuple(render_group_offsets(offsets, MetricsProfile.AUDIT))
+    assert max(part.count("\n") for part in parts) <= 64
+    assert "".join(parts).count("group_lag_records{") == 1000
+    assert tuple(render_group_offsets(offsets, MetricsProfile.MINIMAL)) == ()

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import tidemark_broker.kafka_wire.messages.frames as frames
+from tidemark_broker.kafka_wire.messages.frames import API_NAMES
 
 from tests.support.kafka_test_client import KafkaTestClient, with_kafka_client
 
@@ -16,13 +16,10 @@ def test_the_table_of_the_documentation_says_what_is_offered(tmp_path: Path) -> 
     for row in filter(None, map(ROW.match, text.splitlines())):
         names, versions = row[1].split(", "), row[2].split(", ")
         documented |= zip(names, versions * (len(names) // len(versions)), strict=True)
-    names_by_key = {
-        key: name for name, key in vars(frames).items() if name.isupper() and name[0] != "_"
-    }
 
     async def scenario(kafka_client: KafkaTestClient) -> None:
         offered = {
-            names_by_key[key].title().replace("_", ""): handler.supported
+            API_NAMES[key]: handler.supported
             for key, handler in kafka_client.context.handlers.items()
         }
         reported = {

@@ -12,6 +12,8 @@ from tidemark_operator.controller.core.observations import (
 )
 from tidemark_operator.controller.metrics import exposition
 from tidemark_operator.manager.loop_lag import LoopLagCollector
+from tidemark_operator.reconcile.metrics import ReconcileCollector
+from tidemark_operator.reconcile.work_queue import WorkQueue
 from tidemark_protocol.controller_messages import IsrProposal
 from tidemark_protocol.ids import BrokerId, ControllerEpoch
 from tidemark_protocol.loop_lag import LoopLag
@@ -111,6 +113,22 @@ def test_a_kill_is_not_planned_nor_what_follows_one() -> None:
         assert (await planned(harness))["0"] == 0
         await start_again(harness, 0, is_clean=False)
         assert (await planned(harness))["0"] == 0
+
+    run(scenario)
+
+
+def test_a_planned_restart_is_counted_once_and_stays_counted() -> None:
+    async def scenario(harness: Harness) -> None:
+        await harness.create()
+        counts = [await samples(harness, "broker_planned_restarts_total", "broker")]
+        await stop(harness, harness.brokers[0])
+        await evaluate()
+        await start_again(harness, 0)
+        counts.append(await samples(harness, "broker_planned_restarts_total", "broker"))
+        await harness.kill(harness.brokers[0])
+        await harness.advance(500, *harness.brokers[1:])
+        counts.append(await samples(harness, "broker_planned_restarts_total", "broker"))
+        assert [(each["0"], each["1"]) for each in counts] == [(0, 0), (1, 0), (1, 0)]
 
     run(scenario)
 
@@ -290,7 +308,11 @@ def test_the_page_of_metrics_and_the_operator_agree_and_promtool_is_content() ->
         await harness.create()
         harness.brokers[0].poll = harness.brokers[0].heartbeat(sent_at_ms=WALL_CLOCK_MS)
         await evaluate()
-        text = (await exposition(harness.service, LoopLagCollector(LoopLag()))).decode()
+        text = (
+            await exposition(
+                harness.service, LoopLagCollector(LoopLag()), ReconcileCollector(WorkQueue())
+            )
+        ).decode()
         types = [line.split(" ")[2:] for line in text.splitlines() if line.startswith("# TYPE ")]
         exported = dict(types)
         documented = {
