@@ -102,6 +102,11 @@ class KubeCluster:
         assert ended.code == 0, ended
         return ended.out
 
+    def run_tidemark(self, *arguments: str, timeout_s: float) -> Ended:
+        """The command line without a namespace, for what makes its own."""
+        command = str(Path(sys.executable).parent / "tidemark")
+        return self.run(command, *arguments, timeout_s=timeout_s)
+
     @contextmanager
     def started_tidemark(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         """The same of a command that runs until it is interrupted."""

@@ -1,0 +1,121 @@
+"""Faults of pods: who is struck, with what, and what a kind cluster cannot do."""
+
+import asyncio
+
+import pytest
+from tidemark_chaos.faults.fault import Fault
+from tidemark_chaos.faults.pod_faults import NEEDS, POSSIBLE, PodFaults, impossible
+from tidemark_chaos.schedule import PlannedFault, schedule
+from tidemark_chaos.spec import ExperimentSpec, FaultName, parse_experiment
+from tidemark_client.cluster_status import BrokerRow, ClusterStatus
+from tidemark_client.metadata import PartitionView, TopicView
+
+
+class FakePods:
+    """Notes what is done; a deleted pod is back under its next epoch at once."""
+
+    topic_name = "chaos"
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.epochs = dict.fromkeys(range(3), 1)
+
+    async def status(self) -> ClusterStatus:
+        ids = tuple(self.epochs)
+        view = PartitionView(0, leader=0, leader_epoch=1, replicas=ids, in_sync_replicas=ids)
+        brokers = tuple(BrokerRow(i, "Active", epoch) for i, epoch in self.epochs.items())
+        return ClusterStatus(brokers, (TopicView("chaos", (view,)),))
+
+    async def signal(self, broker_id: int, number: int, words: str) -> Fault:
+        return self._note(f"{words} {broker_id} ({number})")
+
+    async def pause(self, broker_id: int, seconds: float) -> Fault:
+        return self._note(f"pause of {broker_id} for {seconds:g} s")
+
+    async def delete_pod(self, broker_id: int, *, is_forced: bool) -> Fault:
+        self.epochs[broker_id] += 1
+        return self._note(f"{'forced ' * is_forced}delete of {broker_id}")
+
+    async def kill_operator(self) -> Fault:
+        return self._note("kill of the operator")
+
+    def _note(self, words: str) -> Fault:
+        self.done.append(words)
+        return Fault(float(len(self.done)), words)
+
+
+def spec(fault: str) -> ExperimentSpec:
+    text = f"""
+apiVersion: tidemark.dev/v1alpha1
+kind: ChaosExperiment
+metadata: {{name: one}}
+spec: {{rounds: 1, faults: [{fault}]}}
+"""
+    return parse_experiment(text).spec
+
+
+def planned(fault: str) -> PlannedFault:
+    return next(iter(schedule(spec(fault), 1)))
+
+
+def struck(fault: str, *brokers: int) -> tuple[list[str], list[str], list[str]]:
+    """What was done to the pods, and what was told at the begin and at the end."""
+    pods, begun, healed = FakePods(), list[str](), list[str]()
+    faults = PodFaults(pods)
+    asyncio.run(
+        faults.strike(
+            planned(fault),
+            brokers,
+            lambda _, text: begun.append(text),
+            lambda _, text: healed.append(text),
+        )
+    )
+    return pods.done, begun, healed
+
+
+@pytest.mark.parametrize(
+    ("fault", "done"),
+    [
+        ("{kind: kill, target: {role: leader}}", ["kill -9 of 1 (9)"]),
+        ("{kind: terminate, target: {role: leader}}", ["SIGTERM to 1 (15)"]),
+        ("{kind: pod-delete, target: {role: leader}}", ["forced delete of 1"]),
+        ("{kind: kill, target: {role: controller}}", ["kill of the operator"]),
+    ],
+)
+def test_a_fault_strikes_its_target_once(fault: str, done: list[str]) -> None:
+    found, begun, healed = struck(fault, 1)
+    assert (found, begun, healed) == (done, done, [])
+
+
+def test_a_pause_is_healed_after_its_time() -> None:
+    found, begun, healed = struck("{kind: pause, target: {role: random}, for: 10ms}", 0, 2)
+    assert found == begun == ["pause of 0 for 0.01 s", "pause of 2 for 0.01 s"]
+    assert healed == ["brokers 0, 2 continue"]
+
+
+def test_pods_are_restarted_in_turn_and_each_is_back_before_the_next() -> None:
+    found, begun, healed = struck("{kind: rolling-restart, target: {role: all}}", 0, 1, 2)
+    assert found == ["delete of 0", "delete of 1", "delete of 2"]
+    assert begun == ["delete of 0"]
+    assert healed[-1] == "brokers 0, 1, 2 restarted in turn"
+
+
+def test_every_kind_is_possible_or_says_what_it_needs() -> None:
+    assert set(FaultName) == POSSIBLE | NEEDS.keys()
+    assert not POSSIBLE & NEEDS.keys()
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        ("{kind: disk-full, target: {role: leader}, for: 5s}", "disk-full is not possible on kind"),
+        (
+            "{kind: pause, target: {role: controller}, for: 5s}",
+            "pause of the controller is not possible on kind",
+        ),
+    ],
+)
+def test_what_kind_cannot_do_is_rejected_before_anything_starts(fault: str, sentence: str) -> None:
+    (problem,) = impossible(spec(fault))
+    assert sentence in problem
+    assert impossible(spec("{kind: kill, target: {role: leader}}")) == []
