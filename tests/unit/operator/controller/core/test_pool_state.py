@@ -3,9 +3,11 @@
 from dataclasses import replace
 
 from tidemark_operator.api.broker import BrokerControlState
+from tidemark_operator.api.unclean_election import UncleanCause, UncleanElection
 from tidemark_operator.controller.core.deleted_topics import tombstone_of
-from tidemark_operator.controller.core.pool_state import MAX_REPLACED
-from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch
+from tidemark_operator.controller.core.pool_state import MAX_REPLACED, PoolState
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch
+from tidemark_protocol.partition_state import PartitionState
 
 from tests.support.command_player import hear_all, pool_state, slice_of
 from tests.support.controller_values import REPLICA, TOPIC_ID, partition, report
@@ -120,3 +122,93 @@ def test_a_broker_that_speaks_during_an_evaluation_is_elected_by_the_next_one() 
     assert not after.partitions[0].has_leader
     again = pool.slice_after_elections(leaderless, pool.eligibility(), pool.leader_counts())
     assert (again.partitions[0].leader, again.partitions[0].leader_broker_epoch) == (1, 7)
+
+
+def may_grant(pool: PoolState, state: PartitionState) -> bool:
+    return pool.may_grant(REPLICA, state, pool.eligibility())
+
+
+def test_a_leader_is_granted_once_each_live_replica_is_heard_by_push_or_by_report() -> None:
+    pool = pool_state(LED, live=(0, 1), fenced=(2,))
+    state = LED.partitions[0]
+    for broker_id in pool.brokers:
+        pool.soft_state_of(broker_id).report_version = -1
+    assert not may_grant(pool, state)
+    pool.soft_state_of(FIRST).report_version = 0  # registered with us
+    assert not may_grant(pool, state)
+    second = pool.soft_state_of(BrokerId(1))
+    second.applied_controller_epoch, second.applied_version = pool.controller_epoch, 0
+    assert may_grant(pool, state)  # the fenced one is waited for by nobody
+    second.unannounced_replicas = frozenset({REPLICA})
+    assert not may_grant(pool, state)
+
+
+def test_reports_of_the_version_itself_count() -> None:
+    pool = pool_state()
+    notes = pool.soft_state_of(FIRST)
+    notes.report, notes.report_version = {}, 5
+    assert set(pool.reports_from(5)) == {FIRST}
+    assert set(pool.reports_from(6)) == set()
+
+
+def test_a_slice_of_a_lower_leader_epoch_is_stale_too() -> None:
+    pool = pool_state(LED)
+    restored = slice_of(partition("0@7 1@7", leader="0@7", leader_epoch=4))
+    pool.record_durable(restored, version=4)
+    assert pool.is_stale_slice(REPLICA, restored.partitions[0])
+
+
+def test_a_stale_slice_is_rebuilt_once_every_live_broker_reported_since() -> None:
+    pool = pool_state(LED, live=(0, 1), fenced=(2,))
+    restored = slice_of(partition("0@7 1@7", leader="0@7", leader_epoch=4))
+    pool.record_durable(restored, version=4)
+    for broker_id in pool.brokers:
+        pool.soft_state_of(broker_id).report = {}
+
+    def after() -> PartitionState:
+        found = pool.slice_after_elections(restored, pool.eligibility(), pool.leader_counts())
+        return found.partitions[0]
+
+    pool.soft_state_of(FIRST).report_version = 4
+    assert after() == restored.partitions[0]
+    pool.soft_state_of(BrokerId(1)).report_version = 4
+    assert after().leader_epoch > LED.partitions[0].leader_epoch
+
+
+def test_balance_leaves_retained_and_unconfirmed_partitions_alone() -> None:
+    moved = slice_of(partition("0@7 1@7", leader="1@7"))
+    pool = pool_state(moved)
+    eligibility, counts = pool.eligibility(), pool.leader_counts()
+    assert pool.balanced_slice(moved, eligibility, counts).partitions[0].leader == FIRST
+    retained = replace(moved, is_retained=True)
+    assert pool.balanced_slice(retained, eligibility, counts) is retained
+    pool.soft_state_of(FIRST).report_version = -1
+    assert pool.balanced_slice(moved, pool.eligibility(), counts) is moved
+
+
+def test_the_election_that_ends_a_rebuild_keeps_the_rebuilds_cause() -> None:
+    waiting = UncleanElection(0, UncleanCause.RESTORED, LeaderEpoch(6))
+    empty = slice_of(partition("", leader_epoch=6))
+    for previous, cause in (
+        (waiting, UncleanCause.RESTORED),
+        (replace(waiting, leader=BrokerId(1)), UncleanCause.ALL_UNCLEAN),
+    ):
+        value = empty.with_unclean_elections((previous,))
+        pool = pool_state(value)
+        pool.record_leaderless(value, version=0)
+        for broker_id in pool.brokers:
+            notes = pool.soft_state_of(broker_id)
+            notes.report, notes.report_version = {REPLICA: report(5, 10)}, 1
+        after = pool.slice_after_elections(value, pool.eligibility(), pool.leader_counts())
+        assert after.partitions[0].has_leader
+        assert after.recoveries[0].cause is cause
+
+
+def test_a_report_of_the_wanted_version_is_not_asked_for_again() -> None:
+    pool = pool_state()
+    pool.image.version = 2
+    hear_all(pool)
+    pool.reports_wanted = 2
+    assert not pool.wants_report_from(FIRST)
+    pool.soft_state_of(FIRST).report_version = 1
+    assert pool.wants_report_from(FIRST)
