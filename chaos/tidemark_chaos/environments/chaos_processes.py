@@ -173,10 +173,12 @@ class ChaosProcesses(ProcessesEnvironment):
         await super()._start_cluster()
         self._journal.add("stop", self.operator_pid, "the operator and its brokers")
 
-    async def rest(self, brokers: tuple[int, ...]) -> None:
-        """Wait until these brokers would be restarted without a delay."""
-        for broker_id in sorted(await self.worn_brokers() & set(brokers)):
+    async def rest(self, brokers: tuple[int, ...]) -> bool:
+        """Wait until these brokers restart without a delay; return whether that took time."""
+        worn = sorted(await self.worn_brokers() & set(brokers))
+        for broker_id in worn:
             await self.renew(broker_id)
+        return bool(worn)
 
     def note_struck(self, brokers: tuple[int, ...]) -> None:
         now = asyncio.get_running_loop().time()

@@ -182,6 +182,8 @@ def chaos_report(
 def _verdict(seen: Observations) -> tuple[Verdict, str]:
     struck = sum(not fault.skipped for fault in seen.faults)
     faults = f"{struck} fault{'s' * (struck != 1)}"
+    if skipped := len(seen.faults) - struck:
+        faults += f" ({skipped} skipped)"
     counted = None if seen.verified is None else seen.verified.verdict
     total = seen.series.outcomes["acknowledged"]
     if counted is not None and counted.lost:
@@ -399,12 +401,7 @@ def _full_again(
 
 
 def _end_of_faults(seen: Observations) -> float:
-    ends = [
-        change.t_ms
-        for change in seen.timeline.changes
-        if change.what == "phase" and change.text == "the workload stops"
-    ]
-    return ends[-1] if ends else seen.ended_ms
+    return seen.stopped_ms or seen.ended_ms
 
 
 def _partition_row(
