@@ -10,6 +10,7 @@ import msgspec
 from tidemark_chaos.verification import percentile
 from tidemark_chaos.workload_log import ACKNOWLEDGED, Event, Produced, Read, Stalled, Started
 
+UNPROMISED = "unpromised"  # records of acks 0 and 1 in a mix, whatever their outcome
 INTERRUPTION_MS = 50.0  # longer than a busy machine keeps a process waiting, mostly
 
 
@@ -49,7 +50,7 @@ class WorkloadSeries:
                 for partition in range(event.partitions):
                     self.partitions.setdefault(partition, PartitionSeries())
             case Produced():
-                self.outcomes[event.outcome] += 1
+                self.outcomes[event.outcome if event.is_promised else UNPROMISED] += 1
                 if event.outcome == ACKNOWLEDGED:
                     series = self._of(event.partition)
                     last = series.acknowledged_ms[-1] if series.acknowledged_ms else 0.0

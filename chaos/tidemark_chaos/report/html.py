@@ -296,12 +296,17 @@ def _partitions(report: ChaosReport) -> str:
 def _details(report: ChaosReport) -> str:
     workload = report.workload
     config = ", ".join(f"{name}={value}" for name, value in workload.config.items()) or "defaults"
+    mixed = "in turn all (idempotent), all, 1 and 0"
+    acks = mixed if workload.acks == "mixed" else workload.acks
     words = (
         f"Topic {workload.topic}: {workload.partitions} partitions, replication factor"
-        f" {workload.replication_factor}, {config}. Producers: acks={workload.acks}, "
+        f" {workload.replication_factor}, {config}. Producers: acks={acks}, "
         f"{'idempotent' if workload.idempotence else 'not idempotent'}, up to {workload.producers}"
         f" records in flight and {workload.records_per_second:g} records/s per partition;"
-        f" {workload.consumers} consumers per partition. Worst lag of a read:"
+        f" {workload.consumers} consumers per partition."
+        + f" {report.unpromised:,} records had acks 0 or 1, which may be lost."
+        * bool(report.unpromised)
+        + " Worst lag of a read:"
         f" {_time(report.worst_read_lag_ms)}."
     )
     lines = [

@@ -17,6 +17,7 @@ from tidemark_chaos.spec import ChaosExperiment, Role, Workload
 from tidemark_chaos.timeline import Change
 from tidemark_chaos.verification import VerifyReport, percentile
 from tidemark_chaos.workload_series import (
+    UNPROMISED,
     Gap,
     Latency,
     WorkloadSeries,
@@ -123,6 +124,7 @@ class ChaosReport(_Struct, frozen=True):
     acknowledged: int
     rejected: int
     unknown: int
+    unpromised: int  # sent with acks 0 and 1 in a mix: they may be lost
     found: int
     lost: int
     duplicated: int
@@ -164,6 +166,7 @@ def chaos_report(
         acknowledged=seen.series.outcomes["acknowledged"],
         rejected=seen.series.outcomes["refused"],
         unknown=seen.series.outcomes["unknown"],
+        unpromised=seen.series.outcomes[UNPROMISED],
         found=0 if counted is None else counted.found,
         lost=0 if counted is None else counted.lost,
         duplicated=0 if counted is None else counted.duplicated,
