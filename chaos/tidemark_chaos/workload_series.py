@@ -11,7 +11,6 @@ from tidemark_chaos.verification import percentile
 from tidemark_chaos.workload_log import ACKNOWLEDGED, Event, Produced, Read, Stalled, Started
 
 UNPROMISED = "unpromised"  # records of acks 0 and 1 in a mix, whatever their outcome
-INTERRUPTION_MS = 50.0  # longer than a busy machine keeps a process waiting, mostly
 
 
 def _doubles() -> "array[float]":
@@ -126,8 +125,10 @@ def longest_gap(times_ms: "array[float]", begin_ms: float, end_ms: float) -> Gap
     return longest
 
 
-def first_after_gap(times_ms: "array[float]", begin_ms: float, end_ms: float) -> float:
-    """Return the end of the first interruption in the window; without one the first event.
+def first_after_gap(
+    times_ms: "array[float]", begin_ms: float, end_ms: float, least_ms: float
+) -> float:
+    """Return the end of the first gap of `least_ms` in the window; without one the first event.
 
     What was under way may still be acknowledged after the begin, so the first event is not it.
     """
@@ -135,7 +136,7 @@ def first_after_gap(times_ms: "array[float]", begin_ms: float, end_ms: float) ->
     before = begin_ms
     for place in range(first, len(times_ms)):
         at = times_ms[place]
-        if at - before >= INTERRUPTION_MS:
+        if at - before >= least_ms:
             return at
         if at >= end_ms:
             break

@@ -29,6 +29,8 @@ from tidemark_chaos.workload_series import (
 BIN_MS = 100.0
 AROUND_MS = 10_000.0  # of load without a fault: the latency before and after
 SAMPLE_SLACK_MS = 250.0  # a sample shows a change later than the runner may see it
+INTERRUPTION_MS = 50.0  # longer than a busy machine keeps a process waiting, mostly
+INTERRUPTED_RECORDS = 3  # so many records later than the one before, where few are sent
 MAX_REASONS = 12
 # Of the whole history and of all records; found or not, the report has a row for each.
 CHECKED = (
@@ -150,7 +152,8 @@ def chaos_report(
         for partition in sorted(seen.series.partitions)
     )
     verdict, sentence = _verdict(seen)
-    faults = fault_figures(seen)
+    interval_ms = 1000 / experiment.spec.workload.records_per_second
+    faults = fault_figures(seen, max(INTERRUPTION_MS, INTERRUPTED_RECORDS * interval_ms))
     return ChaosReport(
         name=experiment.metadata.name,
         verdict=verdict,
@@ -255,9 +258,12 @@ def _anomalies(seen: Observations) -> tuple[AnomalyRow, ...]:
 # ---- figures of each fault
 
 
-def fault_figures(seen: Observations) -> tuple[FaultFigures, ...]:
+def fault_figures(seen: Observations, interruption_ms: float) -> tuple[FaultFigures, ...]:
+    """Return the figures of each fault; a shorter gap between two records is no interruption."""
     faults = sorted(seen.faults, key=lambda fault: fault.begin_ms)
-    return tuple(_figures(fault, seen, _next_begin(fault, faults, seen)) for fault in faults)
+    return tuple(
+        _figures(fault, seen, _next_begin(fault, faults, seen), interruption_ms) for fault in faults
+    )
 
 
 def figures_by_kind(faults: Sequence[FaultFigures]) -> tuple[KindFigures, ...]:
@@ -295,7 +301,9 @@ def _next_begin(fault: FaultRecord, faults: Sequence[FaultRecord], seen: Observa
     return min(later, default=_end_of_faults(seen))
 
 
-def _figures(fault: FaultRecord, seen: Observations, next_ms: float) -> FaultFigures:
+def _figures(
+    fault: FaultRecord, seen: Observations, next_ms: float, interruption_ms: float
+) -> FaultFigures:
     begin_ms, series = fault.begin_ms, seen.series
     if fault.skipped:
         next_ms = begin_ms
@@ -310,9 +318,9 @@ def _figures(fault: FaultRecord, seen: Observations, next_ms: float) -> FaultFig
         for partition, entry in series.partitions.items()
     }
     first_acks = [
-        first_after_gap(series.partitions[partition].acknowledged_ms, begin_ms, end_ms)
-        for partition in fault.led
-        if partition in series.partitions
+        first_after_gap(entry.acknowledged_ms, begin_ms, end_ms, interruption_ms)
+        for partition, entry in series.partitions.items()
+        if partition in fault.led
     ]
     return FaultFigures(
         number=fault.number,
