@@ -27,7 +27,7 @@ class OnlineCheck:
     def on_event(self, event: Event) -> None:
         if isinstance(event, Violation):
             self.violations.append(f"partition {event.partition}: {event.text}")
-        elif isinstance(event, Produced) and event.outcome == ACKNOWLEDGED and event.offset >= 0:
+        elif isinstance(event, Produced) and event.outcome == ACKNOWLEDGED and event.is_promised:
             self._on_acknowledged(event)
 
     def _on_acknowledged(self, event: Produced) -> None:

@@ -56,6 +56,7 @@ class Observations:
     started_ms: float
     ended_ms: float = 0.0
     steady_ms: float = 0.0  # the first fault may come from here on
+    stopped_ms: float = 0.0  # the workload ends here
     timeline: Timeline = field(default_factory=lambda: Timeline(""))
     series: WorkloadSeries = field(default_factory=WorkloadSeries)
     faults: list[FaultRecord] = field(default_factory=list)
@@ -113,6 +114,7 @@ class ChaosRun:
             await self._observed(self._hurt())
             if not seen.aborted:
                 await asyncio.sleep(AFTER_SECONDS)
+            seen.stopped_ms = _now_ms()
             self._note("phase", "the workload stops")
             await self._verify()
             environment.keeps_data = not seen.is_good
@@ -171,6 +173,8 @@ class ChaosRun:
             else:
                 await self._play_in_turn()
             await self._recover((), {}, _now_ms())
+            if all(fault.skipped for fault in self._seen.faults):
+                self._problem("no fault was injected, so the experiment shows nothing")
         except CommandFailed as failed:
             self._problem(str(failed))
 
@@ -203,11 +207,19 @@ class ChaosRun:
     async def _play(self, fault: PlannedFault, *, rests: bool) -> None:
         record = FaultRecord(fault.number, fault.kind.value, fault.role.value, fault.detail)
         self._seen.faults.append(record)
-        brokers = await self._targets(fault, record)
+        try:
+            await self._play_recorded(fault, record, rests=rests)
+        finally:
+            if not record.begin_ms:
+                record.begin_ms = _now_ms()
+                record.skipped = record.skipped or "the experiment ended before it began"
+
+    async def _play_recorded(
+        self, fault: PlannedFault, record: FaultRecord, *, rests: bool
+    ) -> None:
+        brokers = await self._targets(fault, record, rests=rests)
         if brokers is None:
             return
-        if rests:
-            await self._environment.rest(brokers)
         status = self._known
         record.brokers = brokers
         record.led = led_by(status, self._spec.workload.topic, brokers)
@@ -238,17 +250,25 @@ class ChaosRun:
             took_ms = record.recovered_ms - record.begin_ms
             self._tell_at(record.recovered_ms, f"all replicas in sync again after {took_ms:.0f} ms")
 
-    async def _targets(self, fault: PlannedFault, record: FaultRecord) -> tuple[int, ...] | None:
-        """Return the brokers that have the fault's role; None, noted, if none has it in time."""
+    async def _targets(
+        self, fault: PlannedFault, record: FaultRecord, *, rests: bool
+    ) -> tuple[int, ...] | None:
+        """Return the brokers that have the fault's role; None, noted, if none has it in time.
+
+        With `rests` they are brokers that are restarted without a delay: roles are read again
+        after each wait, because leaders move meanwhile.
+        """
         ends = time.monotonic() + TARGET_SECONDS
         while True:
             struck = frozenset(each for brokers in self._struck.values() for each in brokers)
             try:
-                return choose(fault, self._known, self._spec.workload.topic, struck)
+                brokers = choose(fault, self._known, self._spec.workload.topic, struck)
+                if not rests or not await self._environment.rest(brokers):
+                    return brokers
             except NoTarget as error:
                 if time.monotonic() > ends:
-                    record.skipped, record.begin_ms = str(error), _now_ms()
-                    self._tell_at(record.begin_ms, f"fault {fault.number} skipped: {error}")
+                    record.skipped = str(error)
+                    self._tell_at(_now_ms(), f"fault {fault.number} skipped: {error}")
                     return None
             await asyncio.sleep(POLL_SECONDS)
 

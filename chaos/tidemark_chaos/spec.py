@@ -124,7 +124,7 @@ class Workload(_Struct, frozen=True):
     partitions: Annotated[int, Meta(ge=1, le=100)] = 3
     replication_factor: Annotated[int, Meta(ge=1, le=9)] = 3
     config: dict[str, str] = {}
-    acks: Literal["all", "1"] = "all"
+    acks: Literal["all", "1", "mixed"] = "all"
     idempotence: bool = True
     producers: Annotated[int, Meta(ge=1, le=1000)] = 32  # of a partition: its records in flight
     consumers: Annotated[int, Meta(ge=1, le=9)] = 2  # of a partition: all but one near a rack
@@ -303,7 +303,9 @@ def _problems(spec: ExperimentSpec) -> Iterator[str]:
 
 def _workload_problems(spec: ExperimentSpec) -> Iterator[str]:
     workload = spec.workload
-    if workload.idempotence and workload.acks != "all":
+    if workload.acks == "mixed" and not workload.idempotence:
+        yield "spec.workload: acks mixed has idempotent producers too; remove idempotence: false"
+    if workload.idempotence and workload.acks == "1":
         yield (
             "spec.workload: an idempotent producer needs acks all; set acks: all or idempotence:"
             f" false, found acks: {workload.acks}"

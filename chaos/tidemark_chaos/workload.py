@@ -27,6 +27,7 @@ from tidemark_client.outcomes import (
     OutgoingRecord,
     RecordPage,
     Rejected,
+    Unknown,
 )
 
 from tidemark_chaos.workload_log import (
@@ -60,7 +61,11 @@ class WorkloadSettings:
     timeout_ms: int = 5000
     in_flight: int = 256  # of one partition: 2.5 s of records at the default interval
     producers: int = 0  # idempotent ones of each partition, one record each at a time; 0: none
-    acks: str = "all"  # "1" promises nothing
+    acks: str = "all"  # "1" promises nothing; MIXED: each record in turn with another kind
+
+
+MIXED = "mixed"
+MIXED_ACKS = ("all", "all", "1", "0")  # in turn; only the first one by an idempotent producer
 
 
 class SteadyClock:
@@ -179,33 +184,44 @@ class WorkloadRun:
         record = OutgoingRecord(record_value(self._settings.run_id, partition, sequence))
         due_ms = self._clock.now_ms()
         try:
-            producer, outcome = await self._outcome(partition, record)
+            acks, is_plain = self._acks_of(sequence)
+            producer, outcome = await self._outcome(partition, record, acks, is_plain=is_plain)
         finally:
             free.release()
         now_ms = self._clock.now_ms()
         produced = _produced(partition, sequence, outcome, now_ms, round(now_ms - due_ms, 3))
         if producer >= 0:
             produced = msgspec.structs.replace(produced, producer=producer)
+        if self._settings.acks == MIXED:
+            produced = msgspec.structs.replace(produced, acks=acks)
         self._counts[produced.outcome] += 1
         self._write(produced)
 
-    async def _outcome(self, partition: int, record: OutgoingRecord) -> tuple[int, Outcome]:
+    def _acks_of(self, sequence: int) -> tuple[str, bool]:
+        """Return the acks of a record, and whether its producer is not idempotent."""
+        if self._settings.acks != MIXED:
+            return self._settings.acks, False
+        place = sequence % len(MIXED_ACKS)
+        return MIXED_ACKS[place], place > 0
+
+    async def _outcome(
+        self, partition: int, record: OutgoingRecord, acks: str, *, is_plain: bool
+    ) -> tuple[int, Outcome]:
         """Send a record; return the producer's number (-1 without one) and the outcome."""
         settings = self._settings
         producers = self._producers.get(partition)
-        if producers is None:
-            return -1, await self._client.produce(
-                settings.topic,
-                partition,
-                [record],
-                acks=settings.acks,
-                timeout_ms=settings.timeout_ms,
+        if producers is None or is_plain:
+            outcome = await self._client.produce(
+                settings.topic, partition, [record], acks=acks, timeout_ms=settings.timeout_ms
             )
+            if acks == "0" and isinstance(outcome, Acknowledged):
+                outcome = Unknown("NO_RESPONSE", "acks=0 waits for none")
+            return -1, outcome
         async with producers.free:  # in the order in which the records were due
             number, producer = producers.idle.pop()
             try:
                 return number, await producer.produce(
-                    [record], acks=settings.acks, timeout_ms=settings.timeout_ms
+                    [record], acks=acks, timeout_ms=settings.timeout_ms
                 )
             finally:
                 producers.idle.append((number, producer))

@@ -39,6 +39,12 @@ class Produced(msgspec.Struct, frozen=True, tag="produced", tag_field="event", o
     offset: int = -1
     error: str = ""
     producer: int = -1  # which idempotent producer of the partition; -1: none
+    acks: str = ""  # where they differ from record to record
+
+    @property
+    def is_promised(self) -> bool:
+        """Return whether an acknowledgement is meant to count: of acks 0 and 1 in a mix, not."""
+        return self.acks in ("", "all")
 
 
 class Read(msgspec.Struct, frozen=True, tag="read", tag_field="event", omit_defaults=True):
@@ -157,6 +163,8 @@ class WorkloadLog:
 
     def _on_produced(self, event: Produced) -> None:
         match event.outcome:
+            case "acknowledged" if not event.is_promised:
+                self.acknowledged_at_ms.setdefault(event.partition, []).append(event.t_ms)
             case "acknowledged":
                 self.acknowledged.setdefault(event.partition, {})[event.sequence] = event.offset
                 self.acknowledged_at_ms.setdefault(event.partition, []).append(event.t_ms)
@@ -242,6 +250,8 @@ def longest_stall_ms(workload_log: WorkloadLog, window: tuple[float, float]) -> 
     )
 
 
+# Of a mix, whose records name their own.
+NUMBER_OF_ACKS = {"": ACKS_ALL, "all": ACKS_ALL, "mixed": ACKS_ALL, "1": 1, "0": 0}
 _OUTCOMES = {ACKNOWLEDGED: Outcome.OK, REFUSED: Outcome.FAIL}
 
 
@@ -252,12 +262,12 @@ def operations(
 
     `found`: partition -> offset -> sequence, read at `at_ms`.
     """
-    acks = ACKS_ALL
+    acks = ""
     for event in events:
         if isinstance(event, Started):
-            acks = ACKS_ALL if event.acks == "all" else int(event.acks)
+            acks = event.acks
         elif isinstance(event, Produced):
-            yield _send(event, acks)
+            yield _send(event, NUMBER_OF_ACKS[event.acks or acks])
         elif isinstance(event, Read):
             shown = enumerate(event.sequences, start=event.offset)
             own = [pair for pair in shown if pair[1] != FOREIGN]

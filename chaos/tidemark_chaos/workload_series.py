@@ -10,7 +10,7 @@ import msgspec
 from tidemark_chaos.verification import percentile
 from tidemark_chaos.workload_log import ACKNOWLEDGED, Event, Produced, Read, Stalled, Started
 
-INTERRUPTION_MS = 50.0  # longer than a busy machine keeps a process waiting, mostly
+UNPROMISED = "unpromised"  # records of acks 0 and 1 in a mix, whatever their outcome
 
 
 def _doubles() -> "array[float]":
@@ -49,7 +49,7 @@ class WorkloadSeries:
                 for partition in range(event.partitions):
                     self.partitions.setdefault(partition, PartitionSeries())
             case Produced():
-                self.outcomes[event.outcome] += 1
+                self.outcomes[event.outcome if event.is_promised else UNPROMISED] += 1
                 if event.outcome == ACKNOWLEDGED:
                     series = self._of(event.partition)
                     last = series.acknowledged_ms[-1] if series.acknowledged_ms else 0.0
@@ -125,8 +125,10 @@ def longest_gap(times_ms: "array[float]", begin_ms: float, end_ms: float) -> Gap
     return longest
 
 
-def first_after_gap(times_ms: "array[float]", begin_ms: float, end_ms: float) -> float:
-    """Return the end of the first interruption in the window; without one the first event.
+def first_after_gap(
+    times_ms: "array[float]", begin_ms: float, end_ms: float, least_ms: float
+) -> float:
+    """Return the end of the first gap of `least_ms` in the window; without one the first event.
 
     What was under way may still be acknowledged after the begin, so the first event is not it.
     """
@@ -134,7 +136,7 @@ def first_after_gap(times_ms: "array[float]", begin_ms: float, end_ms: float) ->
     before = begin_ms
     for place in range(first, len(times_ms)):
         at = times_ms[place]
-        if at - before >= INTERRUPTION_MS:
+        if at - before >= least_ms:
             return at
         if at >= end_ms:
             break

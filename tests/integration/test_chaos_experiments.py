@@ -25,7 +25,7 @@ spec:
 SHORT = """\
   rounds: 4
   quiet: 500ms
-  workload: {recordsPerSecond: 50}
+  workload: {recordsPerSecond: 50, acks: mixed}
   faults:
     - {kind: kill, target: {role: leader}}
     - {kind: pause, target: {role: leader}, for: 5s}
@@ -72,6 +72,7 @@ def test_a_short_experiment_is_green_and_leaves_its_reports(tmp_path: Path) -> N
     assert ended.returncode == 0, ended.stdout + ended.stderr
     report = json.loads((out / "report.json").read_bytes())
     assert (report["verdict"], report["lost"], report["duplicated"]) == ("PASSED", 0, 0)
+    assert report["unpromised"] > report["acknowledged"] / 2, "half of a mix has acks 1 or 0"
     assert [fault["kind"] for fault in report["faults"]] == ["kill", "pause", "kill", "terminate"]
     kill, pause, *_ = report["faults"]
     assert 0 < kill["electMs"] < kill["fullIsrMs"]

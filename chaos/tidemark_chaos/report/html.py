@@ -56,7 +56,7 @@ dl.tiles dt{color:var(--dim);font-size:12.5px}dl.tiles dd{margin:0;font-size:19p
 font-variant-numeric:tabular-nums}dl.tiles .bad dd{color:var(--bad)}
 .wide{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:13.5px}
-th,td{text-align:right;padding:5px 9px;border-bottom:1px solid var(--line);white-space:nowrap}
+th,td{text-align:right;padding:5px 8px;border-bottom:1px solid var(--line);white-space:nowrap}
 th{color:var(--dim);font-weight:600;vertical-align:bottom}td.l,th.l{text-align:left}
 td.w{white-space:normal;text-align:left;min-width:220px}
 tr.bad td{color:var(--bad)}td.worst{font-weight:700}
@@ -85,7 +85,7 @@ def html_page(report: ChaosReport) -> str:
         "<h2>Time line</h2>",
         f'<div class="wide">{whole_run(report)}</div>',
         _legend(report),
-        "<h2>Faults by kind (p50 / longest)</h2>",
+        "<h2>Faults by kind, in ms (p50 / longest)</h2>",
         _kind_table(report.by_kind),
         "<h2>Faults</h2>",
         _fault_table(report),
@@ -175,7 +175,7 @@ def _table(heads: Sequence[str], rows: Iterable[str]) -> str:
 
 def _kind_table(kinds: Sequence[KindFigures]) -> str:
     heads = (
-        *("<kind", "<role", "<", "faults", "detected", "leader elected", "first ack", "full ISR"),
+        *("<kind", "<role", "<", "faults", "detected", "elected", "first ack", "full ISR"),
         *("write gap", "read gap"),
     )
 
@@ -194,13 +194,13 @@ def _kind_table(kinds: Sequence[KindFigures]) -> str:
 def _spread(spread: Spread | None) -> str:
     if spread is None:
         return "-"
-    longest = _time(spread.max_ms)
-    return longest if spread.count == 1 else f"{_time(spread.p50_ms)} / {longest}"
+    longest = f"{spread.max_ms:,.0f}"
+    return longest if spread.count == 1 else f"{spread.p50_ms:,.0f} / {longest}"
 
 
 def _fault_table(report: ChaosReport) -> str:
     heads = (
-        *("#", "at", "<kind", "<role", "<", "<brokers", "detected", "leader elected", "first ack"),
+        *("#", "at", "<kind", "<role", "<", "<brokers", "detected", "elected", "first ack"),
         *("healed", "full ISR", "write gap", "read gap", "no CPU"),
     )
     worst = max((fault.write_gap_ms for fault in report.faults), default=0.0)
@@ -233,8 +233,8 @@ def _fault_table(report: ChaosReport) -> str:
     return _table(heads, map(row, report.faults)) + (
         '<p class="dim">Times since the fault. The status is sampled every 25 ms, so an election'
         " can show later than the first acknowledgement of the new leader. First ack: the"
-        " end of the first interruption of 50 ms or more of the partitions that the broker led. No"
-        " CPU: the longest time that the workload itself waited for a processor.</p>"
+        " end of the first interruption (50 ms, or 3 records) of the partitions that it led."
+        " No CPU: the longest time that the workload itself waited for a processor.</p>"
     )
 
 
@@ -296,12 +296,17 @@ def _partitions(report: ChaosReport) -> str:
 def _details(report: ChaosReport) -> str:
     workload = report.workload
     config = ", ".join(f"{name}={value}" for name, value in workload.config.items()) or "defaults"
+    mixed = "in turn all (idempotent), all, 1 and 0"
+    acks = mixed if workload.acks == "mixed" else workload.acks
     words = (
         f"Topic {workload.topic}: {workload.partitions} partitions, replication factor"
-        f" {workload.replication_factor}, {config}. Producers: acks={workload.acks}, "
+        f" {workload.replication_factor}, {config}. Producers: acks={acks}, "
         f"{'idempotent' if workload.idempotence else 'not idempotent'}, up to {workload.producers}"
         f" records in flight and {workload.records_per_second:g} records/s per partition;"
-        f" {workload.consumers} consumers per partition. Worst lag of a read:"
+        f" {workload.consumers} consumers per partition."
+        + f" {report.unpromised:,} records had acks 0 or 1, which may be lost."
+        * bool(report.unpromised)
+        + " Worst lag of a read:"
         f" {_time(report.worst_read_lag_ms)}."
     )
     lines = [

@@ -17,6 +17,7 @@ from tidemark_chaos.spec import ChaosExperiment, Role, Workload
 from tidemark_chaos.timeline import Change
 from tidemark_chaos.verification import VerifyReport, percentile
 from tidemark_chaos.workload_series import (
+    UNPROMISED,
     Gap,
     Latency,
     WorkloadSeries,
@@ -28,6 +29,8 @@ from tidemark_chaos.workload_series import (
 BIN_MS = 100.0
 AROUND_MS = 10_000.0  # of load without a fault: the latency before and after
 SAMPLE_SLACK_MS = 250.0  # a sample shows a change later than the runner may see it
+INTERRUPTION_MS = 50.0  # longer than a busy machine keeps a process waiting, mostly
+INTERRUPTED_RECORDS = 3  # so many records later than the one before, where few are sent
 MAX_REASONS = 12
 # Of the whole history and of all records; found or not, the report has a row for each.
 CHECKED = (
@@ -123,6 +126,7 @@ class ChaosReport(_Struct, frozen=True):
     acknowledged: int
     rejected: int
     unknown: int
+    unpromised: int  # sent with acks 0 and 1 in a mix: they may be lost
     found: int
     lost: int
     duplicated: int
@@ -148,7 +152,8 @@ def chaos_report(
         for partition in sorted(seen.series.partitions)
     )
     verdict, sentence = _verdict(seen)
-    faults = fault_figures(seen)
+    interval_ms = 1000 / experiment.spec.workload.records_per_second
+    faults = fault_figures(seen, max(INTERRUPTION_MS, INTERRUPTED_RECORDS * interval_ms))
     return ChaosReport(
         name=experiment.metadata.name,
         verdict=verdict,
@@ -164,6 +169,7 @@ def chaos_report(
         acknowledged=seen.series.outcomes["acknowledged"],
         rejected=seen.series.outcomes["refused"],
         unknown=seen.series.outcomes["unknown"],
+        unpromised=seen.series.outcomes[UNPROMISED],
         found=0 if counted is None else counted.found,
         lost=0 if counted is None else counted.lost,
         duplicated=0 if counted is None else counted.duplicated,
@@ -182,6 +188,8 @@ def chaos_report(
 def _verdict(seen: Observations) -> tuple[Verdict, str]:
     struck = sum(not fault.skipped for fault in seen.faults)
     faults = f"{struck} fault{'s' * (struck != 1)}"
+    if skipped := len(seen.faults) - struck:
+        faults += f" ({skipped} skipped)"
     counted = None if seen.verified is None else seen.verified.verdict
     total = seen.series.outcomes["acknowledged"]
     if counted is not None and counted.lost:
@@ -250,9 +258,12 @@ def _anomalies(seen: Observations) -> tuple[AnomalyRow, ...]:
 # ---- figures of each fault
 
 
-def fault_figures(seen: Observations) -> tuple[FaultFigures, ...]:
+def fault_figures(seen: Observations, interruption_ms: float) -> tuple[FaultFigures, ...]:
+    """Return the figures of each fault; a shorter gap between two records is no interruption."""
     faults = sorted(seen.faults, key=lambda fault: fault.begin_ms)
-    return tuple(_figures(fault, seen, _next_begin(fault, faults, seen)) for fault in faults)
+    return tuple(
+        _figures(fault, seen, _next_begin(fault, faults, seen), interruption_ms) for fault in faults
+    )
 
 
 def figures_by_kind(faults: Sequence[FaultFigures]) -> tuple[KindFigures, ...]:
@@ -290,7 +301,9 @@ def _next_begin(fault: FaultRecord, faults: Sequence[FaultRecord], seen: Observa
     return min(later, default=_end_of_faults(seen))
 
 
-def _figures(fault: FaultRecord, seen: Observations, next_ms: float) -> FaultFigures:
+def _figures(
+    fault: FaultRecord, seen: Observations, next_ms: float, interruption_ms: float
+) -> FaultFigures:
     begin_ms, series = fault.begin_ms, seen.series
     if fault.skipped:
         next_ms = begin_ms
@@ -305,9 +318,9 @@ def _figures(fault: FaultRecord, seen: Observations, next_ms: float) -> FaultFig
         for partition, entry in series.partitions.items()
     }
     first_acks = [
-        first_after_gap(series.partitions[partition].acknowledged_ms, begin_ms, end_ms)
-        for partition in fault.led
-        if partition in series.partitions
+        first_after_gap(entry.acknowledged_ms, begin_ms, end_ms, interruption_ms)
+        for partition, entry in series.partitions.items()
+        if partition in fault.led
     ]
     return FaultFigures(
         number=fault.number,
@@ -399,12 +412,7 @@ def _full_again(
 
 
 def _end_of_faults(seen: Observations) -> float:
-    ends = [
-        change.t_ms
-        for change in seen.timeline.changes
-        if change.what == "phase" and change.text == "the workload stops"
-    ]
-    return ends[-1] if ends else seen.ended_ms
+    return seen.stopped_ms or seen.ended_ms
 
 
 def _partition_row(

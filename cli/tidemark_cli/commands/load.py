@@ -41,7 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--in-flight", type=int, default=256, help="records in flight per partition (default 256)"
     )
     parser.add_argument(
-        "--acks", choices=("all", "1"), default="all", help="acks of each record (default all)"
+        "--acks",
+        choices=("all", "1", "mixed"),
+        default="all",
+        help="acks of each record (default all); mixed: in turn all (idempotent), all, 1, 0",
     )
     parser.add_argument(
         "--idempotent",
@@ -82,11 +85,11 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             to_do="remove them to use the defaults",
             exit_code=EXIT_USAGE,
         )
-    if arguments.producers < 1 or (arguments.idempotent and arguments.acks != "all"):
+    if arguments.producers < 1 or (arguments.idempotent and arguments.acks == "1"):
         raise CommandFailed(
-            expected="--producers above 0, and --acks all with --idempotent",
+            expected="--producers above 0, and --acks all or mixed with --idempotent",
             found=f"--producers {arguments.producers}, --acks {arguments.acks}",
-            to_do="remove --idempotent, or use --acks all",
+            to_do="remove --idempotent, or use --acks all or mixed",
             exit_code=EXIT_USAGE,
         )
     with _event_file(arguments.out) as file:

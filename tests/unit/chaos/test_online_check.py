@@ -1,6 +1,7 @@
 """The online check finds what it promises to find, and forgets only what it does not need."""
 
 import pytest
+from msgspec.structs import replace
 from tidemark_chaos.online_check import KEPT_MS, OnlineCheck
 from tidemark_chaos.workload_log import Event, Produced, Violation
 
@@ -47,6 +48,11 @@ def test_what_the_consumer_saw_is_a_violation_too() -> None:
 def test_other_outcomes_are_no_acknowledgement(outcome: str) -> None:
     other = Produced(3.0, 0, 1, outcome, 0.5)
     assert violations(acknowledged(0, 5, 1.0, 2.0), other) == []
+
+
+def test_acks_1_of_a_mix_promises_no_offset() -> None:
+    unpromised = replace(acknowledged(1, 3, 2.5, 3.0), acks="1")
+    assert violations(acknowledged(0, 5, 1.0, 2.0), unpromised) == []
 
 
 def test_a_long_run_is_forgotten_but_not_what_it_needs() -> None:

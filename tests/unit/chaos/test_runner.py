@@ -25,7 +25,8 @@ spec:
   recoverWithin: 1s
   workload: {{partitions: 1, recordsPerSecond: 100}}
   steadyState: {{for: 50ms, within: 1s, minRate: {rate}}}
-  guards: {{minInSync: {in_sync}, forSeconds: 0.05, abortWhen: {{writeGapSeconds: 5}}}}
+  guards:
+    {{minInSync: {in_sync}, maxBrokersAtOnce: {at_once}, forSeconds: 0.05}}
   {rest}
 """
 CLEAN = Verdict(9, 9, 0, 0, 0, 0, 0, 0, 0, (), ())
@@ -40,6 +41,7 @@ class PretendedCluster:
         self.in_sync: tuple[int, ...] = (0, 1, 2)
         self.problem: Exception | None = None
         self.keeps_data = False
+        self.moves_leader = False
         self._began = time.time() * 1000
         self._sent = 0
 
@@ -83,7 +85,14 @@ class PretendedCluster:
     async def until(self, is_so: Callable[[], Any], what: str) -> None:
         assert await is_so(), what
 
-    async def rest(self, brokers: tuple[int, ...]) -> None: ...
+    async def rest(self, brokers: tuple[int, ...]) -> bool:
+        """The first time it takes a while, in which the leader moves."""
+        if not self.moves_leader:
+            return False
+        self.moves_leader = False
+        self.leader = 2
+        await asyncio.sleep(0.05)
+        return True
 
     def note_struck(self, brokers: tuple[int, ...]) -> None: ...
 
@@ -133,8 +142,11 @@ def run_of(
     *,
     rate: float = 0.5,
     in_sync: int = 1,
+    at_once: int = 1,
 ) -> ChaosRun:
-    experiment = parse_experiment(TEXT.format(rate=rate, in_sync=in_sync, rest=rest))
+    experiment = parse_experiment(
+        TEXT.format(rate=rate, in_sync=in_sync, at_once=at_once, rest=rest)
+    )
     run: Any = ChaosRun
     created: ChaosRun = run(experiment, 1, cluster, faults, lambda _: None)
     return created
@@ -154,6 +166,23 @@ def test_faults_are_played_in_turn_and_all_is_verified_then() -> None:
     assert seen.is_good
     assert [(fault.led, fault.skipped) for fault in seen.faults] == [((0,), "")] * 2
     assert all(fault.recovered_ms is not None for fault in seen.faults)
+
+
+def test_a_leader_that_moves_while_a_restart_is_waited_for_is_followed() -> None:
+    cluster = PretendedCluster()
+    cluster.moves_leader = True
+    seen = seen_in(run_of(cluster, PretendedFaults(cluster)))
+    assert [fault.brokers for fault in seen.faults] == [(2,), (2,)]
+
+
+def test_an_experiment_that_injected_nothing_does_not_pass() -> None:
+    cluster = PretendedCluster()
+    text = "rounds: 1\n  faults: [{kind: kill, target: {role: random, count: 4}}]"
+    run = run_of(cluster, PretendedFaults(cluster), text, at_once=4)
+    seen = seen_in(run)
+    assert [fault.skipped[:9] for fault in seen.faults] == ["3 brokers"]
+    assert seen.problems == ["no fault was injected, so the experiment shows nothing"]
+    assert not seen.is_good
 
 
 def test_without_a_steady_state_nothing_is_struck() -> None:

@@ -1,6 +1,8 @@
 """The ledger, the write gap and the verdict."""
 
 import pytest
+from msgspec.structs import replace
+from tidemark_chaos.history_checker import check as check_history
 from tidemark_chaos.verification import check, percentile
 from tidemark_chaos.workload_log import (
     FOREIGN,
@@ -16,6 +18,7 @@ from tidemark_chaos.workload_log import (
     encode_event,
     longest_stall_ms,
     longest_write_gap_ms,
+    operations,
     read_workload_log,
     record_value,
     sequence_of,
@@ -42,6 +45,26 @@ def test_events_survive_their_line() -> None:
         Finished(4.0, 1, 0, 0, 2, 1),
     ]
     assert [decode_event(encode_event(event)) for event in events] == events
+
+
+def test_what_acks_1_of_a_mix_loses_is_reported_and_breaks_no_promise() -> None:
+    lost = replace(acknowledged(1, 1), acks="1")
+    events: list[Event] = [
+        Started(0.0, "run", "orders", 1, 10.0, "mixed"),
+        acknowledged(0, 0),
+        lost,
+    ]
+    found = {0: {0: 0, 1: 2}}
+    assert check(read_workload_log(map(encode_event, events)), found).is_clean
+    (anomaly,) = check_history(
+        operations([*events, acknowledged(2, 1)], found, at_ms=9.0)
+    ).anomalies
+    assert (anomaly.name, anomaly.count) == ("lost-unpromised", 1)
+
+
+def test_what_a_run_with_acks_1_alone_loses_is_lost() -> None:
+    events = [Started(0.0, "run", "orders", 1, 10.0, "1"), acknowledged(0, 0), acknowledged(1, 1)]
+    assert check(read_workload_log(map(encode_event, events)), {0: {0: 0}}).lost == 1
 
 
 def test_a_cut_last_line_is_counted_and_not_trusted() -> None:

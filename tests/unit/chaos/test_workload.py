@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidemark_chaos.verification import verify
-from tidemark_chaos.workload import WorkloadRun, WorkloadSettings
+from tidemark_chaos.workload import MIXED, MIXED_ACKS, WorkloadRun, WorkloadSettings
 from tidemark_chaos.workload_log import (
     Event,
     Produced,
@@ -64,6 +64,27 @@ def test_a_quiet_run_is_found_whole_on_identical_replicas() -> None:
             assert report.is_good
             read = sum(len(offsets) for offsets in workload_log.read.values())
             assert read == sum(len(log) for log in cluster.logs.values())
+
+    run(experiment())
+
+
+def test_a_mix_of_acks_sends_each_kind_in_turn() -> None:
+    async def experiment() -> None:
+        async with (
+            FakeCluster(partition_count=2) as cluster,
+            TidemarkClient(cluster.urls) as client,
+        ):
+            settings = replace(SETTINGS, acks=MIXED, producers=4)
+            workload_log, events = await load(client, 80, settings=settings)
+            sent = [event for event in events if isinstance(event, Produced)]
+            for event in sent:
+                assert event.acks == MIXED_ACKS[event.sequence % len(MIXED_ACKS)]
+                assert (event.producer >= 0) == (event.sequence % len(MIXED_ACKS) == 0)
+                assert (event.outcome == "acknowledged") == (event.acks != "0")
+            report = await verify(client, workload_log, events, within_seconds=30)
+            assert report.is_good
+            # Only those of acks=all are promised.
+            assert report.verdict.acknowledged == sum(event.acks == "all" for event in sent)
 
     run(experiment())
 

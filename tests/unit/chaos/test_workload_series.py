@@ -4,7 +4,13 @@ from array import array
 
 import pytest
 from tidemark_chaos.workload_log import Produced, Read, Stalled, Started
-from tidemark_chaos.workload_series import Gap, WorkloadSeries, latency_of, longest_gap
+from tidemark_chaos.workload_series import (
+    Gap,
+    WorkloadSeries,
+    first_after_gap,
+    latency_of,
+    longest_gap,
+)
 
 
 @pytest.mark.parametrize(
@@ -57,3 +63,11 @@ def test_a_stall_of_the_workload_is_found_in_its_window() -> None:
     found.on_event(Stalled(500.0, 80.0))
     assert found.stall_ms(0.0, 400.0) == 0.0
     assert found.stall_ms(450.0, 460.0) == 80.0
+
+
+def test_the_first_event_after_an_interruption_is_not_one_that_was_under_way() -> None:
+    times = array("d", [10.0, 20.0, 30.0, 100.0, 110.0, 300.0])
+    assert first_after_gap(times, 15.0, 200.0, 50.0) == 100.0
+    assert first_after_gap(times, 15.0, 200.0, 80.0) == 300.0
+    assert first_after_gap(times, 15.0, 200.0, 500.0) == 20.0
+    assert first_after_gap(array("d"), 15.0, 200.0, 50.0) == 200.0

@@ -42,7 +42,7 @@ def status(leader: int, epoch: int, in_sync: tuple[int, ...], state: str) -> Clu
 
 def observed() -> Observations:
     """Broker 0 is killed 1 s after the steady state, is noticed after 200 ms and back after 2 s."""
-    seen = Observations(START - 5000, START + 5000, START, Timeline("chaos"))
+    seen = Observations(START - 5000, START + 5000, START, timeline=Timeline("chaos"))
     for at_ms, sample in (
         (-100.0, status(0, 3, (0, 1, 2), "Active")),
         (1200.0, status(-1, 4, (1, 2), "Fenced")),
@@ -51,7 +51,7 @@ def observed() -> Observations:
         (3000.0, status(1, 5, (0, 1, 2), "Active")),
     ):
         seen.timeline.on_sample(START + at_ms, sample)
-    seen.timeline.note(START + 5000, "phase", "the workload stops")
+    seen.stopped_ms = START + 5000
     seen.series.on_event(Started(START, "run", "chaos", 1, 10.0))
     for number, at_ms in enumerate([*range(0, 1000, 10), *range(1350, 5000, 10)]):
         produced = Produced(START + at_ms, 0, number, "acknowledged", 2.0, number)
@@ -154,6 +154,7 @@ def test_a_skipped_fault_is_shown_as_skipped_in_all_reports() -> None:
     suite = ElementTree.fromstring(junit_xml(report).partition("\n")[2])
     assert suite.get("skipped") == "1"
     assert report.verdict is Verdict.PASSED
+    assert report.sentence.endswith("after 1 fault (1 skipped)")
 
 
 def test_characters_that_xml_cannot_hold_are_replaced() -> None:
