@@ -147,9 +147,12 @@ def test_keys_are_placed_as_kafka_places_them() -> None:
 
 
 def test_the_load_pod_runs_the_load_and_stays() -> None:
-    (container,) = load_pod_manifest(10.0)["spec"]["containers"]
+    manifest = load_pod_manifest(10.0, topic="orders", options=("--acks", "1"))
+    (container,) = manifest["spec"]["containers"]
     assert container["image"] == "tidemark/broker:dev"
-    assert "tidemark load orders --server http://default-bootstrap:8080" in container["command"][2]
+    load = container["command"][2]
+    assert "tidemark load orders --server http://default-bootstrap:8080" in load
+    assert " --acks 1 " in load
 
 
 def test_the_audit_without_its_packages_says_how_to_get_them(
