@@ -22,6 +22,7 @@ class SocketServer:
         self.memory = services.memory
         self.over_limit_connections = OverLimitConnections(services.limits, services.scheduler)
         self.request_metrics = services.request_metrics
+        self.processing_clock_s = services.processing_clock_s
         self.violations = ProtocolViolations(services.clock)
         add_handlers(services)
         self.connections: dict[KafkaConnection, None] = {}  # by age
@@ -41,9 +42,6 @@ class SocketServer:
     @property
     def quotas(self) -> ClientQuotaManager:
         return self.services.quotas
-
-    def processing_clock_s(self) -> float:
-        return self.services.processing_clock_s()
 
     async def start(self, host: str, port: int, *, listener: str = "") -> int:
         """Listen on a port (0 asks for a free one) and return it.
