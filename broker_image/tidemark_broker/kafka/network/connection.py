@@ -43,6 +43,7 @@ from tidemark_broker.replication.follower_fetch import FollowerFetchHandler, Fol
 DECODED_FACTOR = 16
 MAX_DECODED_BYTES = 48 * 1024 * 1024
 _NOTHING = Reader(b"")
+_NO_ERRORS: list[int] = []
 # All else waits, unread, for this broker's first metadata, as without it no topic is known (0058).
 # Whoever follows this broker, or reads from it, is told at once to look elsewhere.
 _BEFORE_METADATA = frozenset({API_VERSIONS, FETCH, OFFSET_FOR_LEADER_EPOCH})
@@ -109,7 +110,7 @@ class RunningRequest:
         self.api_key = -1
         self.arrived_s = waiting.arrived_s
         self.frame_bytes = len(waiting.frame)
-        self.errors: list[int] = []
+        self.errors: list[int] = _NO_ERRORS
         self.begun_s = 0.0  # loop time, of one that is not small
         self.counted_bytes = waiting.counted_bytes
         self.large_bytes = waiting.large_bytes
@@ -140,6 +141,8 @@ class KafkaConnection(asyncio.Protocol):
         self._is_known = False  # something whole has come
         self._client_host = ""
         self._loop = asyncio.get_running_loop()
+        self._clock_s = owner.processing_clock_s
+        self._observe = owner.request_metrics.observe
         self.active_s = 0.0  # loop time of the last whole request or answer
 
     @property
@@ -257,7 +260,7 @@ class KafkaConnection(asyncio.Protocol):
         memory, splitter = self._memory, self._splitter
         previous, self._partial_counted = self._partial_counted, 0
         counted_bytes = 0
-        arrived_s = self._owner.processing_clock_s()
+        arrived_s = self._clock_s()
         for frame in frames:
             size_bytes = len(frame)
             large_bytes = memory.keep_reserved(self) if size_bytes > LARGE_FRAME_BYTES else 0
@@ -410,7 +413,7 @@ class KafkaConnection(asyncio.Protocol):
         client_id = request.header.client_id
         # Of this request's time its own answer knows nothing yet, the next one does.
         request.throttle_ms = quotas.throttle_ms(client_id, QuotaType.LOOP_SECONDS, 0)
-        clock_s = self._owner.processing_clock_s
+        clock_s = self._clock_s
 
         def measured(part: Callable[[], None]) -> None:
             began_s = clock_s()
@@ -432,21 +435,18 @@ class KafkaConnection(asyncio.Protocol):
         while self._in_work and (ready := self._in_work[0].buffers) is not None:
             done = self._in_work.popleft()
             self._write(ready)
-            self._observe(done, ready)
+            api_key = done.api_key
+            if api_key == FETCH and self._link.is_peer:
+                api_key = FETCH_OF_FOLLOWER
+            seconds = self._clock_s() - done.arrived_s
+            self._observe(api_key, seconds, done.frame_bytes, ready)
+            if done.errors:
+                self._owner.request_metrics.observe_errors(api_key, done.errors)
             if done.throttle_ms:
                 self._throttle(done.throttle_ms)
         self._record_activity()
         if self._waiting:  # not from here: answers may come in the middle of an append
             self._loop.call_soon(self._work)
-
-    def _observe(self, work: RunningRequest, response: Buffers) -> None:
-        owner, api_key = self._owner, work.api_key
-        if api_key == FETCH and self._link.is_peer:
-            api_key = FETCH_OF_FOLLOWER
-        seconds = owner.processing_clock_s() - work.arrived_s
-        owner.request_metrics.observe(api_key, seconds, work.frame_bytes, response)
-        if work.errors:
-            owner.request_metrics.observe_errors(api_key, work.errors)
 
     def _write(self, buffers: Buffers) -> None:
         transport = self._transport

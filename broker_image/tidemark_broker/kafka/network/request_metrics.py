@@ -46,8 +46,7 @@ class KafkaRequestMetrics:
         api.buckets[bisect_left(BUCKETS_SECONDS, seconds)] += 1
         api.seconds += seconds
         api.request_bytes += request_bytes
-        for buffer in response:
-            api.response_bytes += len(buffer)
+        api.response_bytes += sum(map(len, response))
 
     def observe_errors(self, api_key: int, errors: list[int]) -> None:
         """Count the error codes in an answer: one for each partition, group or topic with one."""

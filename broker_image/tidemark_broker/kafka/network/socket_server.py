@@ -22,6 +22,7 @@ class SocketServer:
         self.memory = context.memory
         self.over_limit_connections = OverLimitConnections(context.limits, context.scheduler)
         self.request_metrics = context.request_metrics
+        self.processing_clock_s = context.processing_clock_s
         self.violations = ProtocolViolations(context.clock)
         add_handlers(context)
         self.connections: dict[KafkaConnection, None] = {}  # by age
@@ -41,9 +42,6 @@ class SocketServer:
     @property
     def quotas(self) -> ClientQuotaManager:
         return self.context.quotas
-
-    def processing_clock_s(self) -> float:
-        return self.context.processing_clock_s()
 
     async def start(self, host: str, port: int, *, listener: str = "") -> int:
         """Listen on a port (0 asks for a free one) and return it.
