@@ -212,7 +212,8 @@ def parse_experiment(text: str) -> ChaosExperiment:
     except UnreadableManifest as error:
         raise InvalidExperiment([str(error)]) from error
     if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise InvalidExperiment([f"expected one object of kind {KIND}, found {len(documents)}"])
+        found = f"{len(documents)} documents" if len(documents) != 1 else f"{documents[0]!r:.80}"
+        raise InvalidExperiment([f"expected one object of kind {KIND}, found {found}"])
     document = documents[0]
     if (document.get("apiVersion"), document.get("kind")) != (API_VERSION, KIND):
         found = f"{document.get('apiVersion')} {document.get('kind')}"

@@ -40,10 +40,10 @@ async def open_controller(arguments: argparse.Namespace) -> ControllerApi:
             await KubernetesObjects.connect(target.kube_context, arguments.namespace)
         )
     raise CommandFailed(
-        "Only the controller knows this.",
-        expected="the controller's address or a kubeconfig",
-        found=f"a broker: {target.broker_urls[0]}",
-        to_do="leave --server out, or name the controller (8070 in local mode)",
+        f"No controller at {target.broker_urls[0]}.",
+        expected="the address of a running controller, or a kubeconfig",
+        found="no status of a controller there: a broker, or nothing that runs",
+        to_do="name the address that `tidemark dev` prints as `controller`, or leave --server out",
         exit_code=EXIT_USAGE,
     )
 

@@ -258,5 +258,6 @@ async def _target_at(urls: tuple[str, ...]) -> Target:
 
 
 def _with_scheme(address: str) -> str:
-    address = address.strip().rstrip("/")
+    # The address of the live page, which `tidemark dev` prints first, is copied as well.
+    address = address.strip().rstrip("/").removesuffix("/ui")
     return address if "://" in address else f"http://{address}"

@@ -47,6 +47,8 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         page, events = await _read(controller, arguments, after=0)
         shown = events[-arguments.last :] if arguments.last else []
         output.result(page | {"events": shown}, lambda console: _draw(console, shown))
+        if not events:
+            output.remark("no events are kept of that; `tidemark events` shows all")
         while arguments.watch:
             await asyncio.sleep(WATCH_SECONDS)
             previous = page

@@ -5,7 +5,7 @@ The same words as the live ISR page, for a terminal of 80 columns and more.
 
 import argparse
 import asyncio
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -25,6 +25,7 @@ from tidemark_cli.terminal_text import visible
 
 HELP = "show the in-sync set of each partition, live with --watch"
 WATCH_SECONDS = 0.5
+MAX_WATCH_SECONDS = 3600.0
 EVENT_LINES = 6
 LATEST = 500  # events that are read at most for each refresh
 
@@ -42,9 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
-    if arguments.watch is not None and arguments.watch <= 0:
+    if arguments.watch is not None and not 0.1 <= arguments.watch <= MAX_WATCH_SECONDS:
         raise CommandFailed(
-            expected="--watch above 0",
+            expected=f"--watch from 0.1 to {MAX_WATCH_SECONDS:g} seconds",
             found=f"--watch {arguments.watch:g}",
             exit_code=EXIT_USAGE,
         )
@@ -68,6 +69,7 @@ async def _watch(arguments: argparse.Namespace, console: Console) -> int:
 
     controller = await open_controller(arguments)
     try:
+        await _status(arguments)  # what is not there ends it; later it is a lost connection
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
                 live.update(await _screen(arguments, console, controller), refresh=True)
@@ -145,6 +147,16 @@ def _document(pool: str, status: ClusterStatus) -> dict[str, Any]:
         "summary": summary(status, rows),
         "brokers": [{"brokerId": row.broker_id, "state": row.state} for row in status.brokers],
         "partitions": [
-            {"topic": row.topic, "health": row.health.words} | asdict(row.view) for row in rows
+            {
+                "topic": row.topic,
+                "partition": row.view.partition,
+                "health": row.health.words,
+                "leader": row.view.leader,
+                "leaderEpoch": row.view.leader_epoch,
+                "replicas": row.view.replicas,
+                "isr": row.view.in_sync_replicas,
+                "minIsr": row.view.min_insync_replicas,
+            }
+            for row in rows
         ],
     }

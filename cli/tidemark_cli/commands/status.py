@@ -32,6 +32,7 @@ from tidemark_cli.output import Output, table
 
 HELP = "show partitions (leader, epoch, ISR, high watermark), brokers, and what needs attention"
 WATCH_SECONDS = 2.0
+MAX_WATCH_SECONDS = 3600.0
 START_GRACE_MS = 60_000  # the controller advises no unclean election before
 
 
@@ -57,9 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.watch is None:
         return await _show(arguments, output)
-    if arguments.watch <= 0 or arguments.check:
+    if not 0 < arguments.watch <= MAX_WATCH_SECONDS or arguments.check:
         raise CommandFailed(
-            expected="--watch above 0 and without --check",
+            expected=f"--watch above 0, up to {MAX_WATCH_SECONDS:g}, and without --check",
             found=f"--watch {arguments.watch:g}{' --check' if arguments.check else ''}",
             to_do="for scripts use --check in a loop",
             exit_code=EXIT_USAGE,

@@ -10,11 +10,13 @@ import asyncio
 import contextlib
 import shutil
 import webbrowser
+from urllib.parse import quote
 
 from tidemark_client.errors import EXIT_OK, EXIT_USAGE, CommandFailed
 from tidemark_client.kubernetes_objects import KubernetesObjects
 from tidemark_client.targets import Target, find_target
 
+from tidemark_cli.objects import object_namespace
 from tidemark_cli.output import Output
 
 HELP = "open the live page of in-sync sets in a browser"
@@ -41,20 +43,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     target = await find_target(arguments)
     if target.controller_url:
-        await _show(arguments, output, target.controller_url + PAGE_PATH)
+        await _show(arguments, output, target.controller_url)
         return EXIT_OK
     if not target.is_kubernetes:
         raise CommandFailed(
-            "Brokers do not serve the page.",
-            expected="the controller's address or a kubeconfig",
-            found=f"a broker: {target.broker_urls[0]}",
-            to_do="leave --server out, or name the controller",
+            f"No controller at {target.broker_urls[0]}, and brokers do not serve the page.",
+            expected="the address of a running controller, or a kubeconfig",
+            found="no status of a controller there",
+            to_do="name the address that `tidemark dev` prints as `controller`, or leave --server"
+            " out",
             exit_code=EXIT_USAGE,
         )
     return await _forward(arguments, output, target)
 
 
-async def _show(arguments: argparse.Namespace, output: Output, url: str) -> None:
+async def _show(arguments: argparse.Namespace, output: Output, address: str) -> None:
+    url = address + PAGE_PATH
+    if arguments.pool is not None:
+        pool = f"{await object_namespace(arguments)}/{arguments.pool}"
+        url += f"?pool={quote(pool, safe='/')}"
     output.result({"url": url}, lambda console: console.print(url, markup=False))
     if not arguments.no_browser and not output.is_json:
         await asyncio.to_thread(webbrowser.open, url)
@@ -84,7 +91,7 @@ async def _forward(arguments: argparse.Namespace, output: Output, target: Target
             port = await _forwarded_port(forwarding)
             if not is_shown:
                 is_shown = True
-                await _show(arguments, output, f"http://127.0.0.1:{port}{PAGE_PATH}")
+                await _show(arguments, output, f"http://127.0.0.1:{port}")
             await forwarding.wait()
             output.remark(f"pod {pod} is gone, connecting to another one")
             await asyncio.sleep(AGAIN_SECONDS)

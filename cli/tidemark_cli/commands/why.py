@@ -74,9 +74,10 @@ def _draw(console: Console, found: dict[str, Any], conditions: list[str]) -> Non
         console.print()
         console.print(Text(visible(each["question"]) + since, style="bold"))
         _paragraph(console, each["answer"])
-    for sentence in conditions:
+    if conditions:
         console.print()
-        console.print(Text("Condition", style="bold"))
+        console.print(Text("Conditions", style="bold"))
+    for sentence in conditions:
         _paragraph(console, sentence)
     if found["events"]:
         console.print()

@@ -87,8 +87,16 @@ async def _why(service: ControllerService, request: web.Request) -> dict[str, ob
     number = _number(request, "partition", 0)
     explanation = service.explanation(pool, topic, number)
     if explanation is None:
-        raise Unanswered(404, f"expected a partition of pool {pool}, found {topic}-{number}")
+        raise Unanswered(404, _missing(service, pool, topic, number))
     return _explanation_json(pool, explanation)
+
+
+def _missing(service: ControllerService, pool: str, topic: str, number: int) -> str:
+    views = [view for view in service.topics_named(pool, topic) if not view.is_retained]
+    if not views:
+        return f"topic {topic[:249]!r} not found in pool {pool}"
+    last = views[0].topic.partition_count - 1
+    return f"partition {topic}-{number} not found: expected 0 to {last}"
 
 
 def _explanation_json(pool: str, explanation: Explanation) -> dict[str, object]:
@@ -131,7 +139,7 @@ def _number(request: web.Request, name: str, default: int) -> int:
     if text is None:
         return default
     if not text.isascii() or not text.isdecimal() or len(text) > 16:
-        raise Unanswered(400, f"{name}: expected a number from 0 on, found {text[:80]!r}")
+        raise Unanswered(400, f"{name}: expected a number from 0 to 10^16, found {text[:80]!r}")
     return min(int(text), MAX_LIMIT) if name == "limit" else int(text)
 
 

@@ -30,7 +30,6 @@ from tidemark_operator.controller.core.timeline import (
     PartitionsCreated,
 )
 
-LEADER_KINDS = frozenset({"LeaderElected", "LeaderLost", "UncleanElection"})
 MAX_EVENTS = 10
 
 
@@ -54,9 +53,15 @@ def explain(pool: PoolState, topic: TopicState, partition: PartitionState) -> Ex
     number = partition.partition
 
     def concerns(event: Event) -> bool:
-        return isinstance(event.fact, PartitionChanged) and event.concerns(topic.topic, number, -1)
+        fact = event.fact
+        return (
+            isinstance(fact, PartitionChanged)
+            and fact.topic.topic_id == topic.topic_id
+            and fact.after.partition == number
+        )
 
-    events = pool.timeline.latest(concerns, MAX_EVENTS)
+    # All of them: the one that an answer rests on may be older than those that are shown.
+    events = pool.timeline.latest(concerns, pool.timeline.newest)
     answers = [
         _leader(pool, topic, partition, events),
         *_absent(pool, topic, partition, eligibility, events),
@@ -65,13 +70,13 @@ def explain(pool: PoolState, topic: TopicState, partition: PartitionState) -> Ex
         *_move(topic, partition, eligibility),
         *_next_leader(pool, topic, partition, eligibility),
     ]
-    return Explanation(topic, partition, tuple(answers), events)
+    return Explanation(topic, partition, tuple(answers), events[:MAX_EVENTS])
 
 
 def _leader(
     pool: PoolState, topic: TopicState, partition: PartitionState, events: tuple[Event, ...]
 ) -> Answer:
-    latest = next((event for event in events if kind_of(event) in LEADER_KINDS), None)
+    latest = next((event for event in events if _made_leader(event, partition)), None)
     if not partition.has_leader:
         replica = (topic.topic_id, partition.partition)
         eligibility = pool.eligibility()
@@ -93,6 +98,16 @@ def _leader(
             " this controller keeps; it is active and in sync, so it stays leader",
         )
     return Answer(question, sentence_of(latest), latest.at_ms)
+
+
+def _made_leader(event: Event, partition: PartitionState) -> bool:
+    """Return whether the event is of the change that brought the present leader, or none."""
+    change = event.fact
+    return (
+        isinstance(change, PartitionChanged)
+        and change.after.leader_epoch == partition.leader_epoch
+        and change.before.leader_epoch < partition.leader_epoch
+    )
 
 
 def _created(pool: PoolState, topic: TopicState, partition: PartitionState) -> Event | None:
@@ -184,13 +199,15 @@ def _acks_all(partition: PartitionState) -> Answer:
             else f"still so after {more} failure{'' if more == 1 else 's'}"
         )
         return Answer("Is acks=all accepted?", f"yes: {state}; {rest}")
-    missing = ", ".join(
-        str(each) for each in partition.replicas if each not in partition.in_sync_ids
-    )
+    missing = [each for each in partition.replicas if each not in partition.in_sync_ids]
+    names = ", ".join(map(str, missing))
+    wanted = f"{least - in_sync} of brokers {names} are"
+    if len(missing) == least - in_sync:
+        wanted = f"broker {names} is" if len(missing) == 1 else f"brokers {names} are"
     return Answer(
         "Why is acks=all rejected?",
-        f"NOT_ENOUGH_REPLICAS: {state}; it is accepted again when {least - in_sync} of brokers"
-        f" {missing} is in sync; acks=1 and acks=0 are accepted meanwhile",
+        f"NOT_ENOUGH_REPLICAS: {state}; it is accepted again when {wanted} in sync; acks=1 and"
+        " acks=0 are accepted meanwhile",
     )
 
 

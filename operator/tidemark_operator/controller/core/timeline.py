@@ -252,7 +252,9 @@ class Timeline:
             self.record(PartitionsCreated(durable.topic, durable.partitions))
             return
         if durable.is_retained and not previous.is_retained:
+            # Its leaders resign in the same write, which is no loss of theirs.
             self.record(TopicRetired(durable.topic, is_retained=True))
+            return
         known = {state.partition: state for state in previous.partitions}
         new = tuple(state for state in durable.partitions if state.partition not in known)
         if new:

@@ -113,7 +113,8 @@ class LivePools:
         if pool not in self._service.pools():
             if not self._service.is_leading:
                 raise NotController("this controller is on standby: ask the leader")
-            raise UnknownPool(f"pool {pool}: no broker of it has registered" if pool else NO_POOL)
+            known = ", ".join(self._service.pools()[:20])
+            raise UnknownPool(f"pool {pool}: expected one of {known}" if known else NO_POOL)
         while (live := self._pools.get(pool)) is not None and live.is_over:
             del self._pools[pool]
             await live.close()

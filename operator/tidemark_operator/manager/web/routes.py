@@ -121,19 +121,19 @@ class WebRoutes:
     async def events(self, request: web.Request) -> web.StreamResponse:
         live = await self._live_pools.open(_pool(request))
         after = request.query.get("after", "0")
-        if not after.isdecimal() or len(after) > MAX_DIGITS:
+        if not is_number(after):
             return problem(400, f"after: expected a number, found {after[:80]!r}")
         return _json({"events": await live.events(int(after), EVENTS_PER_ANSWER)})
 
     async def topic(self, request: web.Request) -> web.StreamResponse:
         """Answer offsets of a topic's replicas, read from the brokers for some partitions."""
-        pool, name = _pool(request), request.query.get("topic", "")
-        live = await self._live_pools.open(pool)
+        live = await self._live_pools.open(_pool(request))
+        pool, name = live.feed.pool, request.query.get("topic", "")
         view = live.feed.topic_view(name)
         first = request.query.get("first", "0")
         if view is None:
             return problem(404, f"topic {name[:249]}: not found in pool {pool}")
-        if not first.isdecimal() or len(first) > MAX_DIGITS:
+        if not is_number(first):
             return problem(400, f"first: expected a number, found {first[:80]!r}")
         brokers = live.feed.broker_views()
         found = await self._reads.replicas(pool, view, brokers, int(first))
@@ -143,9 +143,9 @@ class WebRoutes:
         """Answer why a partition is as it is now."""
         pool, topic = _pool(request), request.query.get("topic", "")
         number = request.query.get("partition", "0")
-        await self._live_pools.open(pool)
+        pool = (await self._live_pools.open(pool)).feed.pool
         found = None
-        if number.isdecimal() and len(number) <= MAX_DIGITS:
+        if is_number(number):
             found = self._service.explanation(pool, topic, int(number))
         if found is None:
             return problem(404, f"partition {topic[:249]}-{number[:80]}: not found in pool {pool}")
@@ -153,8 +153,8 @@ class WebRoutes:
 
     async def groups(self, request: web.Request) -> web.StreamResponse:
         """Answer the pool's consumer groups, with what they committed of one topic or of all."""
-        pool = _pool(request)
-        feed = (await self._live_pools.open(pool)).feed
+        feed = (await self._live_pools.open(_pool(request))).feed
+        pool = feed.pool
         topic = request.query.get("topic", "")[:249]
         brokers = feed.broker_views()
         return _json({"groups": await self._reads.groups(pool, feed.topic_view, brokers, topic)})
@@ -195,6 +195,10 @@ class WebRoutes:
 async def _write(response: web.StreamResponse, body: bytes) -> None:
     async with asyncio.timeout(WRITE_SECONDS):
         await response.write(body)
+
+
+def is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS
 
 
 def leader_sentence(address: str) -> str:

@@ -24,4 +24,6 @@ def test_one_topic_can_be_shown_alone() -> None:
 def test_what_is_not_there_is_named() -> None:
     assert "'nothing' not found" in rejection(controller(), "isr", "nothing").sentence
     assert "'x' not found" in rejection(controller(), "isr", "--pool", "x").sentence
-    assert "--watch above 0" in rejection(controller(), "isr", "--watch", "0").sentence
+    for text in ("0", "nan", "inf", "-1"):
+        words = ("isr", f"--watch={text}")
+        assert "--watch from 0.1 to 3600 seconds" in rejection(controller(), *words).sentence

@@ -86,6 +86,8 @@ def on_kubernetes(
 def test_in_local_mode_the_controller_serves_the_page() -> None:
     fake = FakeController()
     assert run_command(fake, "ui", "--no-browser").out.strip() == f"{fake.url}/ui/"
+    of_pool = run_command(fake, "ui", "--no-browser", "--pool", "other").out.strip()
+    assert of_pool == f"{fake.url}/ui/?pool=default/other"
 
 
 def test_kubectl_forwards_the_operators_port_and_the_address_is_printed(

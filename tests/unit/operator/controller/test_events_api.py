@@ -104,7 +104,11 @@ def test_what_is_not_there_is_named_with_what_is() -> None:
         await harness.create()
         assert await get("/v1/why", topic="other") == (
             404,
-            {"problems": [f"expected a partition of pool {POOL}, found other-0"]},
+            {"problems": [f"topic 'other' not found in pool {POOL}"]},
+        )
+        assert await get("/v1/why", topic="orders", partition=7) == (
+            404,
+            {"problems": ["partition orders-7 not found: expected 0 to 0"]},
         )
         status, body = await get("/v1/events", pool="x" * 3000)
         assert status == 404 and body["problems"][0].startswith(f"pool: expected one of {POOL};")

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from tidemark_operator.api.broker import BrokerControlState
-from tidemark_operator.controller.core.explanations import Answer, explain
+from tidemark_operator.controller.core.explanations import MAX_EVENTS, Answer, explain
 from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_operator.controller.core.timeline import BrokerChanged, BrokerTurn, Cause
-from tidemark_protocol.ids import BrokerEpoch, BrokerId
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
 from tests.support.command_player import hear_all, pool_state, slice_of
@@ -74,7 +74,7 @@ def test_acks_all_below_min_isr_names_whom_it_waits_for() -> None:
     _, found = of(partition("0@7", leader="0@7"))
     assert found["Why is acks=all rejected?"] == (
         "NOT_ENOUGH_REPLICAS: 1 of 3 replicas in sync, min.insync.replicas 2; it is accepted again"
-        " when 1 of brokers 1, 2 is in sync; acks=1 and acks=0 are accepted meanwhile"
+        " when 1 of brokers 1, 2 are in sync; acks=1 and acks=0 are accepted meanwhile"
     )
     assert found["Why is broker 1 not in sync?"].startswith("it is active and catching up")
 
@@ -106,3 +106,26 @@ def test_a_reassignment_names_the_replicas_that_it_waits_for() -> None:
     assert found["Why is the reassignment not complete?"] == (
         "it completes when all of brokers 2, 0 are in sync; it waits for broker 2 (not in sync)"
     )
+
+
+def test_events_of_a_former_topic_of_that_name_explain_nothing() -> None:
+    pool, _ = of(LED)
+    former = replace(slice_of(LED), topic=replace(topic(), topic_id=TopicId("former")))
+    lost = replace(former, partitions=(partition("", leader_epoch=9, partition_epoch=12),))
+    pool.timeline.record_slice(former, lost, [])
+    explanation = explain(pool, topic(), LED)
+    assert explanation.events == ()
+    assert "since before" in explanation.answers[0].answer
+
+
+def test_an_election_answers_however_much_happened_to_the_isr_since() -> None:
+    pool, _ = of(LED)
+    now = partition("1@7 2@7", leader="1@7", leader_epoch=6, partition_epoch=10)
+    pool.timeline.record_slice(slice_of(LED), slice_of(now), [])
+    shrunk = partition("1@7", leader="1@7", leader_epoch=6, partition_epoch=11)
+    for _ in range(12):
+        pool.timeline.record_slice(slice_of(now), slice_of(shrunk), [])
+        pool.timeline.record_slice(slice_of(shrunk), slice_of(now), [])
+    explanation = explain(pool, topic(), now)
+    assert "broker 1 leads under leader epoch 6" in explanation.answers[0].answer
+    assert len(explanation.events) == MAX_EVENTS

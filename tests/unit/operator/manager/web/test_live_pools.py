@@ -87,7 +87,7 @@ def test_pool_that_no_page_shows_costs_nothing() -> None:
         live_pools = pools_of(harness)
         live_pools.on_change(StateChange("topic", POOL, "orders"))
         assert live_pools.is_idle
-        with pytest.raises(UnknownPool, match="no broker of it has registered"):
+        with pytest.raises(UnknownPool, match="expected one of shop/default"):
             await live_pools.open("shop/none")
         await harness.service.step_down()
 

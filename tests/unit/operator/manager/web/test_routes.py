@@ -181,7 +181,7 @@ def test_refusals_are_sentences() -> None:
             await first.content.readany()
             for path, status, said in (
                 (f"{STREAM}?pool={POOL}", 503, "1 pages are open"),
-                ("/v1/isr?pool=shop/none", 404, "pool shop/none: no broker of it has registered"),
+                ("/v1/isr?pool=shop/none", 404, "pool shop/none: expected one of shop/default"),
                 (f"/v1/isr/events?pool={POOL}&after=x", 400, "after: expected a number"),
                 (f"/v1/isr/topic?pool={POOL}&topic=none", 404, "topic none: not found"),
                 ("/ui/none.js", 404, "/ui/none.js: no such file"),
