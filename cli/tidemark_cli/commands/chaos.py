@@ -128,25 +128,29 @@ async def _place(
 
 
 async def _until_done(work: Coroutine[Any, Any, ChaosReport]) -> ChaosReport:
-    """Run it in a task that SIGTERM cancels as Ctrl-C does: the experiment heals in both cases.
+    """Run it in a task that Ctrl-C and SIGTERM cancel: the experiment heals in both cases.
 
-    Raises CommandFailed after SIGTERM.
+    Raises CommandFailed after SIGTERM, KeyboardInterrupt after SIGINT, which counts also where a
+    script started this in the background and a shell has it ignored.
     """
     task = asyncio.create_task(work, name="chaos")
-    is_terminated = asyncio.Event()
+    received: list[signal.Signals] = []
 
-    def terminate() -> None:
-        is_terminated.set()
+    def end(number: signal.Signals) -> None:
+        received.append(number)
         task.cancel()
 
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, end, number)
     try:
         return await task
     except asyncio.CancelledError:
-        if is_terminated.is_set():
+        if signal.SIGTERM in received:
             raise CommandFailed(
                 "The experiment was stopped by SIGTERM. Its faults are healed, its cluster is gone."
             ) from None
+        if received:
+            raise KeyboardInterrupt from None
         raise
 
 
