@@ -10,10 +10,8 @@ import importlib.metadata
 import itertools
 import os
 import shlex
-import signal
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from tidemark_chaos.environments.chaos_environment import ChaosEnvironment, Faults
@@ -37,6 +35,7 @@ from tidemark_chaos.spec import (
 )
 from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
 
+from tidemark_cli.interrupts import until_interrupted
 from tidemark_cli.output import Output, table
 
 HELP = "run an experiment: faults under load, a verdict and a report"
@@ -89,7 +88,10 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         planned = list(itertools.islice(schedule(experiment.spec, seed), SHOWN))
         output.result(planned, lambda console: _draw_schedule(console, planned))
         return EXIT_OK
-    report = await _until_done(_run(experiment, seed, arguments, output))
+    report = await until_interrupted(
+        _run(experiment, seed, arguments, output),
+        "The experiment was stopped by SIGTERM. Its faults are healed, its cluster is gone.",
+    )
     output.result(report, lambda console: _draw(console, report, arguments.out))
     return EXIT_OK if report.verdict is Verdict.PASSED else EXIT_FAILED
 
@@ -125,33 +127,6 @@ async def _place(
         return pods, PodFaults(pods)
     processes = ChaosProcesses(spec, out=out, journal=journal)
     return processes, LocalFaults(processes, journal)
-
-
-async def _until_done(work: Coroutine[Any, Any, ChaosReport]) -> ChaosReport:
-    """Run it in a task that Ctrl-C and SIGTERM cancel: the experiment heals in both cases.
-
-    Raises CommandFailed after SIGTERM, KeyboardInterrupt after SIGINT, which counts also where a
-    script started this in the background and a shell has it ignored.
-    """
-    task = asyncio.create_task(work, name="chaos")
-    received: list[signal.Signals] = []
-
-    def end(number: signal.Signals) -> None:
-        received.append(number)
-        task.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, end, number)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if signal.SIGTERM in received:
-            raise CommandFailed(
-                "The experiment was stopped by SIGTERM. Its faults are healed, its cluster is gone."
-            ) from None
-        if received:
-            raise KeyboardInterrupt from None
-        raise
 
 
 def _heal(out: Path, output: Output) -> int:

@@ -16,6 +16,7 @@ from tidemark_client.errors import EXIT_OK, EXIT_USAGE, CommandFailed
 from tidemark_client.kubernetes_objects import KubernetesObjects
 from tidemark_client.targets import Target, find_target
 
+from tidemark_cli.interrupts import until_interrupted
 from tidemark_cli.objects import object_namespace
 from tidemark_cli.output import Output
 
@@ -54,7 +55,8 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             " out",
             exit_code=EXIT_USAGE,
         )
-    return await _forward(arguments, output, target)
+    forwarding = _forward(arguments, output, target)
+    return await until_interrupted(forwarding, "The port is not forwarded any more: SIGTERM.")
 
 
 async def _show(arguments: argparse.Namespace, output: Output, address: str) -> None:
