@@ -216,8 +216,6 @@ class BrokerServer(PartitionObserver):
             try:
                 await self._live()
             finally:
-                for task in self._background:
-                    task.cancel()
                 self._http_stop.set()
             await http
         return self.exit_code
@@ -237,6 +235,8 @@ class BrokerServer(PartitionObserver):
             await self._serve(directory, epoch_store)
         finally:
             self.partitions.stop("the broker process stops")  # however it does
+            for task in self._background:  # before the workers that they use
+                task.cancel()
             await self._channel.close()
             # I17: no worker may still write here once the lock is gone.
             await self._loop.shutdown_default_executor()

@@ -17,6 +17,7 @@ from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_bat
 from tidemark_broker.log import checkpoint_formats
 from tidemark_broker.log.clean_shutdown import STORED_BOOT_RECORD
 from tidemark_broker.replication.results import ProduceResult
+from tidemark_broker.server.background import disk_space
 from tidemark_broker.server.broker_server import (
     EXIT_CLEAN,
     EXIT_REJECTED,
@@ -189,6 +190,24 @@ def test_a_disk_that_fails_before_the_registration_gives_nothing_back(tmp_path: 
             assert await io_failure.ended() == EXIT_STORAGE_FAILED
             assert not (machine.path / CLEAN_STOP).exists()
             assert not await is_clean_start(harness, machine)
+
+    run(scenario)
+
+
+def test_a_check_of_the_disk_that_is_due_at_the_end_is_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No worker is left for it: it would end the broker with an error instead of its exit code."""
+    monkeypatch.setattr(disk_space, "INTERVAL_SECONDS", 0.0)  # one is always due
+
+    async def scenario() -> None:
+        async with controller() as harness:
+            machine = Machine(harness, BrokerId(0), tmp_path / "volume")
+            waiting = Running(harness, machine)
+            waiting.link.is_cut = True
+            await waiting.link.was_called.wait()
+            waiting.sigterm()
+            await waiting.ended()
 
     run(scenario)
 
