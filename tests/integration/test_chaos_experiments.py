@@ -5,15 +5,17 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from tidemark_chaos.heal_journal import JOURNAL
 
+from tests.support.waiting import wait_for
+
 ROOT = Path(__file__).parents[2]
 TIDEMARK = str(ROOT / ".venv/bin/tidemark")
+START_SECONDS = 90.0
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 HEAD = """
@@ -124,14 +126,18 @@ def test_a_set_up_that_loses_records_ends_red(tmp_path: Path) -> None:
 def test_a_runner_that_was_killed_is_healed_by_the_next_command(tmp_path: Path) -> None:
     runner = started(tmp_path)
     try:
-        until(lambda: operator_is_paused(tmp_path), "a paused operator")
+        wait_for("a paused operator", lambda: operator_is_paused(tmp_path), seconds=START_SECONDS)
         runner.kill()
         runner.wait()
         assert operator_is_paused(tmp_path)  # without help for as long as the machine runs
         ended = chaos("heal", "--out", str(tmp_path / "out"))
         assert ended.returncode == 0, ended.stdout + ended.stderr
         assert "resume the operator" in ended.stderr
-        until(lambda: processes_of(tmp_path / "out") == [], "the end of all processes")
+        wait_for(
+            "the end of all processes",
+            lambda: processes_of(tmp_path / "out") == [],
+            seconds=START_SECONDS,
+        )
         assert not (tmp_path / "out" / JOURNAL).exists()
         assert "nothing to heal" in chaos("heal", "--out", str(tmp_path / "out")).stdout
     finally:
@@ -144,7 +150,7 @@ def test_an_interrupt_heals_and_a_second_runner_is_rejected(
 ) -> None:
     runner = started(tmp_path)
     try:
-        until(lambda: operator_is_paused(tmp_path), "a paused operator")
+        wait_for("a paused operator", lambda: operator_is_paused(tmp_path), seconds=START_SECONDS)
         ended = chaos("heal", "--out", str(tmp_path / "out"))
         assert ended.returncode == 2
         assert f"Process {runner.pid} runs an experiment" in ended.stderr
@@ -184,13 +190,6 @@ def processes_of(out: Path) -> list[tuple[str, int]]:
         if os.fsencode(out / "data") in words or os.fsencode(out / "workload") in words:
             found.append((state, int(entry.name)))
     return found
-
-
-def until(is_so: Callable[[], bool], what: str) -> None:
-    ends = time.monotonic() + 90
-    while not is_so():
-        assert time.monotonic() < ends, f"expected {what}"
-        time.sleep(0.1)
 
 
 def end_all(runner: "subprocess.Popen[bytes]", directory: Path) -> None:

@@ -15,7 +15,7 @@ Tell = Callable[[float, str], None]  # Unix time in ms, and what was done
 
 class ChaosEnvironment(Protocol):
     opening: str
-    keeps_data: bool  # after the run, for whoever looks for the reason of a failure
+    keeps_data: bool  # after the run: a failed one is examined by its data
 
     async def prepare(self) -> None:
         """Delete what an earlier experiment left in the directory."""

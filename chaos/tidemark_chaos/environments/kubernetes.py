@@ -250,7 +250,7 @@ class KindEnvironment:
         return Fault(t_ms, f"kubectl delete pod {pod}")
 
     async def pause(self, broker_id: int, seconds: float) -> Fault:
-        """Stop a broker for a time; a shell in its container resumes it, whoever asked for it."""
+        """Stop a broker for a time; a shell in its container resumes it, also without a runner."""
         found = await self.signal(
             broker_id, 19, "freeze (SIGSTOP) of", resumed_after=f"{seconds:g}"
         )

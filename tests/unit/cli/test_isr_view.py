@@ -1,19 +1,21 @@
 """The in-sync sets of a pool as lines of a terminal."""
 
+from typing import Any
+
 import pytest
 from tidemark_cli.isr_view import Health, cell_of, health_of, lines_of, rows_of, summary
 from tidemark_client.cluster_status import BrokerRow, ClusterStatus
 from tidemark_client.metadata import NO_LEADER, PartitionView, TopicView
 
 
-def view(number: int = 0, isr: tuple[int, ...] = (0, 1, 2), **fields: object) -> PartitionView:
-    values: dict[str, object] = {
+def view(number: int = 0, isr: tuple[int, ...] = (0, 1, 2), **fields: Any) -> PartitionView:
+    values: dict[str, Any] = {
         "leader": isr[0] if isr else NO_LEADER,
         "leader_epoch": 5,
         "replicas": (0, 1, 2),
         "min_insync_replicas": 2,
     }
-    return PartitionView(partition=number, in_sync_replicas=isr, **(values | fields))  # type: ignore[arg-type]
+    return PartitionView(partition=number, in_sync_replicas=isr, **(values | fields))
 
 
 def status(*views: PartitionView, states: tuple[str, ...] = ("Active",) * 3) -> ClusterStatus:

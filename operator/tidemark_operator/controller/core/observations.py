@@ -37,7 +37,7 @@ class PlannedRestarts:
             self._counts[broker_id] = self.count_of(broker_id) + 1
 
     def count_of(self, broker_id: BrokerId) -> int:
-        """Return how many restarts began: a short one is over before anybody asks."""
+        """Return how many restarts began; a short one may begin and end between two scrapes."""
         return self._counts.get(broker_id, 0)
 
     def end(self, broker_id: BrokerId) -> None:

@@ -1,4 +1,4 @@
-"""When a counter rose that is up before anybody looked: told once, in its window, never dropped."""
+"""A counter above 0 in its first sample is one increase, in the window of that sample."""
 
 from collections.abc import Callable
 from pathlib import Path

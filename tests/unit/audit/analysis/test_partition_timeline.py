@@ -1,7 +1,7 @@
 """Who leads a partition, and its state.
 
-Leadership moves between brokers that are scraped one after another: nobody is offline meanwhile,
-unless they say so twice.
+Leadership moves between brokers that are scraped one after another: the partition is not offline
+meanwhile, unless two samples say so.
 """
 
 from collections.abc import Callable

@@ -115,7 +115,7 @@ def test_a_broker_that_speaks_during_an_evaluation_is_elected_by_the_next_one() 
     leaderless = slice_of(partition("", eligible="1@5", leader_epoch=6))
     pool = pool_state(leaderless, live=(0, 1, 2))
     for broker_id in pool.brokers:
-        pool.soft_state_of(broker_id).report_version = -1  # a take-over: nobody is heard yet
+        pool.soft_state_of(broker_id).report_version = -1  # a take-over: no broker has reported yet
     seen = pool.eligibility()
     hear_all(pool)  # while the first write meets a conflict
     after = pool.slice_after_elections(leaderless, seen, pool.leader_counts())

@@ -165,7 +165,7 @@ def test_a_leader_that_a_person_names_is_chosen_once() -> None:
 
 
 def test_a_choice_that_cannot_be_read_is_told_beside_everything_else() -> None:
-    plan = plan_topic(annotated(view_of(spec_of(), WHOLE), "whoever"))
+    plan = plan_topic(annotated(view_of(spec_of(), WHOLE), "unreadable"))
     assert ("Attention", True) in [(each.type, each.is_true) for each in plan.conditions]
     assert plan.action is None
 
