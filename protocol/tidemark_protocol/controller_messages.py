@@ -169,6 +169,9 @@ class HeartbeatRequest:
         CommittedTruncation, ...
     ] = ()  # until an answer says that they are recorded
     number: int = 0  # rises from one heartbeat of a process to the next: two may be under way
+    # Of the volume of the logs; -1: not known yet, or a broker that does not report it.
+    disk_free_bytes: int = -1
+    disk_size_bytes: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -376,6 +376,8 @@ class BrokerLifecycleManager(PartitionObserver):
             sent_at_ms=int(self._callbacks.wall_clock_s() * 1000),
             committed_cuts=self._partitions.committed_cuts.unrecorded(),
             number=self._heartbeats,
+            disk_free_bytes=self._partitions.disk_space.free_bytes,
+            disk_size_bytes=self._partitions.disk_space.total_bytes,
         )
 
     async def _on_heartbeat(self, request: HeartbeatRequest, response: ReceivedHeartbeat) -> None:

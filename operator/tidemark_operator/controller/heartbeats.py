@@ -28,6 +28,7 @@ from tidemark_operator.controller.announcements import Announcements
 from tidemark_operator.controller.commands.relieve_stalled_leaders import StalledLeaders
 from tidemark_operator.controller.core.broker_soft_state import BrokerSoftState
 from tidemark_operator.controller.core.decision import Deferred
+from tidemark_operator.controller.core.disk_use import DiskUse
 from tidemark_operator.controller.core.own_stall import OwnStall
 from tidemark_operator.controller.core.registration import is_of_before, is_storage_failed
 from tidemark_operator.controller.core.sessions import Expiry
@@ -223,6 +224,9 @@ class Heartbeats:
             skew_ms = request.sent_at_ms - self._wall_clock_ms()
             skews = self.decisions.state.observations.clock_skews
             skews.note(broker_id, skew_ms, self._now_ms())
+        if request.disk_size_bytes > 0:
+            disk = DiskUse(request.disk_free_bytes, request.disk_size_bytes)
+            self.decisions.state.soft_state_of(broker_id).disk = disk
         poll = LongPoll(
             request,
             self._now_ms() + self._settings.heartbeat_interval_ms,

@@ -30,6 +30,7 @@ from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import Member, PartitionState
 
 from tidemark_operator.controller.broker_call import NO_CALLS, BrokerCall, broker_call
+from tidemark_operator.controller.core.disk_use import DiskUse
 from tidemark_operator.controller.core.views import BrokerView, TopicView
 from tidemark_operator.controller.events_api import add_event_routes
 from tidemark_operator.controller.metrics import CONTENT_TYPE, exposition
@@ -129,8 +130,11 @@ async def status_of(service: ControllerService, pid_of: PidOf | None = None) -> 
     for pool in service.pools():
         if not service.is_leading:
             break
+        disks = service.disk_uses(pool)
         brokers = [
-            _broker_json(view) | ({"pid": pid_of(pool, view.broker_id)} if pid_of else {})
+            _broker_json(view)
+            | disk_json(disks.get(view.broker_id))
+            | ({"pid": pid_of(pool, view.broker_id)} if pid_of else {})
             for view in service.brokers(pool)
         ]
         topics = [topic async for topic in _topics(service.topics(pool))]
@@ -171,6 +175,17 @@ def _broker_json(view: BrokerView) -> dict[str, object]:
         "httpPort": view.endpoints.http_port,
         "advertisedHttpUrl": view.endpoints.advertised_http_url,
         "incarnation": view.incarnation,
+    }
+
+
+def disk_json(disk: DiskUse | None) -> dict[str, object]:
+    """Return the fields of a broker's volume; none before the broker has reported it."""
+    if disk is None:
+        return {}
+    return {
+        "diskFreeBytes": disk.free_bytes,
+        "diskSizeBytes": disk.size_bytes,
+        "diskState": disk.state.value,
     }
 
 

@@ -49,6 +49,7 @@ from tidemark_operator.controller.commands.create_topic import TopicUnknown
 from tidemark_operator.controller.commands.reassign_partitions import Targets
 from tidemark_operator.controller.commands.topic_growth import Assignments, SliceMissing
 from tidemark_operator.controller.core.decision import Deferred
+from tidemark_operator.controller.core.disk_use import DiskUse
 from tidemark_operator.controller.core.explanations import Explanation, explain
 from tidemark_operator.controller.core.new_partitions import NoLiveReplica
 from tidemark_operator.controller.core.settings import ControllerSettings
@@ -322,6 +323,14 @@ class ControllerService:
             return {}
         now_ms = self._clock.now_ms()
         return {i: known.sessions.silence_ms(i, now_ms) for i in sorted(known.state.brokers)}
+
+    def disk_uses(self, pool: str) -> dict[BrokerId, DiskUse]:
+        """Return the volume of each broker that reported it."""
+        known = self._known(pool)
+        if known is None:
+            return {}
+        soft_state_of = known.state.soft_state_of
+        return {i: disk for i in sorted(known.state.brokers) if (disk := soft_state_of(i).disk)}
 
     def topic_ids(self, pool: str) -> tuple[TopicId, ...]:
         """Return the ids of all topics, retained ones too, in the order of their slices' names."""

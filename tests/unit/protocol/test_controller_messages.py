@@ -1,5 +1,7 @@
 """Messages between brokers and controller: what comes back, and what is rejected where."""
 
+from dataclasses import dataclass
+
 import pytest
 from tidemark_protocol import controller_messages
 from tidemark_protocol.controller_messages import (
@@ -8,6 +10,7 @@ from tidemark_protocol.controller_messages import (
     BrokerState,
     ClientQuota,
     Endpoints,
+    HeartbeatRequest,
     HeartbeatResponse,
     ListenerAddress,
     MalformedMessage,
@@ -77,6 +80,33 @@ def test_decoded_response_equals_the_encoded_one(push: MetadataPush | None) -> N
 def test_fields_of_a_newer_version_are_ignored_and_absent_ones_have_their_defaults() -> None:
     found = decode(b'{"error":77,"of_a_newer_version":[1]}', HeartbeatResponse)
     assert found == HeartbeatResponse(ErrorCode.STALE_BROKER_EPOCH)
+
+
+def test_heartbeat_of_a_broker_that_reports_no_disk_is_read() -> None:
+    old = (
+        b'{"pool":"shop/default","broker_id":1,"broker_epoch":7,"incarnation":"a",'
+        b'"applied_controller_epoch":3,"applied_image_version":12,"wants_to_serve":true,'
+        b'"wants_to_stop":false,"number":4}'
+    )
+    found = decode(old, HeartbeatRequest)
+    assert (found.number, found.disk_free_bytes, found.disk_size_bytes) == (4, -1, -1)
+
+
+def test_controller_of_an_earlier_version_reads_a_heartbeat_with_a_disk() -> None:
+    """It decodes into the fields that it knows, and leaves others out."""
+
+    @dataclass(frozen=True, slots=True)
+    class EarlierRequest:
+        pool: str
+        number: int = 0
+
+    request = HeartbeatRequest(
+        *("p", BrokerId(1), BrokerEpoch(7), "a", ControllerEpoch(3), 12, True, False),
+        number=4,
+        disk_free_bytes=10,
+        disk_size_bytes=100,
+    )
+    assert decode(encode(request), EarlierRequest) == EarlierRequest("p", 4)
 
 
 @pytest.mark.parametrize("size", range(len(REQUEST_JSON)))

@@ -6,6 +6,7 @@ from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, ControllerEpoch
 from tidemark_protocol.partition_state import Member
 
+from tidemark_operator.controller.core.disk_use import DiskUse
 from tidemark_operator.controller.core.eligibility import Replica
 
 
@@ -35,6 +36,7 @@ class BrokerSoftState:
     drained_at_ms: int = -1
     was_reported_to_stop: bool = False
     is_write_stalled: bool = False  # S20
+    disk: DiskUse | None = None  # None: not reported; shown to people, nothing is decided by it
 
     # guard: later-entry-without-log-is-void (S9)
     def record_entry(self, replica: Replica, member: Member) -> None:

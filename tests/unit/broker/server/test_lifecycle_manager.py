@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tidemark_broker.log.disk import DiskSpace
 from tidemark_broker.metadata.controller_channel import MAX_BACKGROUND_CALLS
 from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
 from tidemark_broker.server import lifecycle_manager
@@ -94,6 +95,22 @@ def test_another_cluster_is_a_matter_for_humans(tmp_path: Path) -> None:
         ]
         with pytest.raises(RegistrationRejected, match="cluster c2"):
             await harness.session.register()
+
+    run(tmp_path, scenario)
+
+
+def test_heartbeat_reports_the_space_of_the_disk(tmp_path: Path) -> None:
+    async def scenario(controller: FakeController, harness: Harness) -> None:
+        async def polled() -> None:
+            first = controller.polls[0][0]
+            assert (first.disk_free_bytes, first.disk_size_bytes) == (-1, -1)  # not read yet
+            harness.partitions.record_disk_space(DiskSpace(40, 100))
+            controller.answer(0)
+            await eventually(lambda: len(controller.polls) == 2)
+            second = controller.polls[1][0]
+            assert (second.disk_free_bytes, second.disk_size_bytes) == (40, 100)
+
+        await polling(controller, harness, polled)
 
     run(tmp_path, scenario)
 

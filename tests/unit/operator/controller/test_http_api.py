@@ -19,7 +19,7 @@ from tidemark_protocol.controller_messages import (
 )
 from tidemark_protocol.ids import BrokerEpoch, ControllerEpoch
 
-from tests.support.controller_harness import POOL, Harness
+from tests.support.controller_harness import POOL, Harness, evaluate
 from tests.support.waiting import HANG_SECONDS
 
 CLIENT = """
@@ -108,6 +108,24 @@ def test_messages_go_through_and_status_tells_what_is_known() -> None:
             )
         async with http.get(f"{url}/healthz") as response:
             assert await response.json() == {"leads": True, "controllerEpoch": 1}
+
+    run(scenario)
+
+
+def test_status_has_the_disk_that_a_heartbeat_reports() -> None:
+    async def scenario(harness: Harness, http: aiohttp.ClientSession, url: str) -> None:
+        async def broker() -> dict[str, object]:
+            async with http.get(f"{url}/v1/status") as response:
+                found: dict[str, object] = (await response.json())["pools"][0]["brokers"][0]
+                return found
+
+        assert "diskSizeBytes" not in await broker()  # a broker of an earlier version
+        sender = harness.brokers[0]
+        sender.poll = sender.heartbeat(disk_free_bytes=14, disk_size_bytes=100)
+        await evaluate()
+        assert {"diskFreeBytes": 14, "diskSizeBytes": 100, "diskState": "NearlyFull"}.items() <= (
+            await broker()
+        ).items()
 
     run(scenario)
 
