@@ -172,6 +172,10 @@ class AdminRoutes:
             leader_epoch=replica.leader_epoch,
             to_offset=to_offset,
             sha256=digest,
+            followers=[
+                schemas.FollowerSchema(broker_id=broker_id, log_end_offset=end)
+                for broker_id, end in replica.follower_ends
+            ],
         )
 
     async def _digest(self, topic: str, partition: int, to_offset: int) -> str:

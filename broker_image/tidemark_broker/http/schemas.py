@@ -96,6 +96,11 @@ class OffsetsDocument(BaseModel):
     leader_epoch: int
 
 
+class FollowerSchema(BaseModel):
+    broker_id: int
+    log_end_offset: int = Field(description="-1: no fetch from it yet")
+
+
 class ReplicaDocument(BaseModel):
     topic: str
     partition: int
@@ -108,6 +113,9 @@ class ReplicaDocument(BaseModel):
     to_offset: int | None = None
     sha256: str | None = Field(
         default=None, description="digest of the batches that end below to_offset"
+    )
+    followers: list[FollowerSchema] = Field(
+        default=[], description="on the leader: the followers by their last fetches"
     )
 
 

@@ -140,3 +140,9 @@ def follower_snapshots(leader: PartitionLeader, now_ms: int) -> tuple[FollowerSn
             )
         )
     return tuple(found)
+
+
+def follower_ends(leader: PartitionLeader) -> tuple[tuple[BrokerId, Offset], ...]:
+    """Return the log end offset of each follower by its last fetch; -1: none yet."""
+    found = ((each, leader.follower(each)) for each in leader.state.replicas)
+    return tuple((each, follower.log_end_offset) for each, follower in found if follower)

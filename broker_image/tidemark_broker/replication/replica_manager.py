@@ -51,7 +51,7 @@ from tidemark_broker.replication.partition_observer import (
     nothing,
     partition_events,
 )
-from tidemark_broker.replication.partition_snapshot import PartitionSnapshot
+from tidemark_broker.replication.partition_snapshot import PartitionSnapshot, follower_ends
 from tidemark_broker.replication.record_appender import RecordAppender
 from tidemark_broker.replication.replica_ticks import ReplicaTicks
 from tidemark_broker.replication.results import (
@@ -282,6 +282,7 @@ class ReplicaManager:
             replica.high_watermark,
             replica.log.log_end_offset,
             replica.leader_epoch,
+            () if replica.leader is None else follower_ends(replica.leader),
         )
 
     async def replica_digest(self, topic: str, partition: int, to_offset: int) -> str:

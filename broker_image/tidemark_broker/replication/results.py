@@ -92,3 +92,5 @@ class ReplicaView:
     high_watermark: Offset
     log_end_offset: Offset
     leader_epoch: LeaderEpoch
+    # Of the leader: the log end offsets of its followers by their last fetches; -1: none yet.
+    follower_ends: tuple[tuple[BrokerId, Offset], ...] = ()

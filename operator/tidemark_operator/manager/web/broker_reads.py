@@ -36,10 +36,16 @@ class TooManyReads(Exception):
     """Too many different topics are open; the text is for the person who opens one more."""
 
 
+class Follower(msgspec.Struct):
+    broker_id: int
+    log_end_offset: int  # -1: it has not fetched yet
+
+
 class Replica(msgspec.Struct):
     log_start_offset: int
     high_watermark: int
     log_end_offset: int
+    followers: list[Follower] = []  # of the leader; brokers of an earlier version do not say
 
 
 class Committed(msgspec.Struct):
@@ -94,6 +100,14 @@ class BrokerReads:
             return list(await asyncio.gather(*each))
 
         return await self._once(key, FRESH_SECONDS, read)
+
+    async def leaders(
+        self, partitions: Sequence[tuple[str, PartitionState]], brokers: Sequence[BrokerView]
+    ) -> list[Replica | None]:
+        """Return what the leader of each partition knows; None if it does not answer."""
+        active = _active(brokers)
+        led = ((topic, each.partition, active.get(each.leader)) for topic, each in partitions)
+        return list(await asyncio.gather(*(self._replica(*each) for each in led)))
 
     async def groups(
         self, pool: str, find: FindTopic, brokers: Sequence[BrokerView], topic: str

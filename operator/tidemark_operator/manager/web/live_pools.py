@@ -21,7 +21,10 @@ from tidemark_operator.controller.core.timeline import (
     TopicRetired,
 )
 from tidemark_operator.controller.core.views import StateChange
+from tidemark_operator.controller.http_api import disk_json
 from tidemark_operator.controller.service import ControllerService, NotController
+from tidemark_operator.manager.web.broker_reads import BrokerReads
+from tidemark_operator.manager.web.catching_up_reads import CatchingUp
 from tidemark_operator.manager.web.documents import Document, event_document
 from tidemark_operator.manager.web.page_stream import PageStream
 from tidemark_operator.manager.web.pool_feed import (
@@ -43,6 +46,7 @@ EVENTS_PER_CHANGE = 300
 LATEST_EVENTS = 200  # in a snapshot; the page asks for earlier ones
 BEAT_SECONDS = 1.0
 UNUSED_SECONDS = 30.0
+ASKED_SECONDS = 5.0
 EVENT_COSTS = 16  # as much as so many partitions
 
 
@@ -66,6 +70,7 @@ class LivePools:
         self._wall_clock_ms = wall_clock_ms
         self._max_pages = max_pages
         self._pools: dict[str, LivePool] = {}
+        self.reads = BrokerReads()
         self.opened = 0  # streams
         self._is_closed = False
 
@@ -107,6 +112,7 @@ class LivePools:
         pools, self._pools = self._pools, {}
         for live in pools.values():
             await live.close()
+        await self.reads.close()
 
     async def _live(self, pool: str) -> "LivePool":
         pool = pool or next(iter(self._service.pools()), "")
@@ -120,7 +126,11 @@ class LivePools:
             await live.close()
         if live is None:
             live = self._pools[pool] = LivePool(
-                self._service, pool, wall_clock_ms=self._wall_clock_ms, on_end=self._ended
+                self._service,
+                pool,
+                self.reads,
+                wall_clock_ms=self._wall_clock_ms,
+                on_end=self._ended,
             )
         await live.loaded()
         return live
@@ -137,6 +147,7 @@ class LivePool:
         self,
         service: ControllerService,
         pool: str,
+        reads: BrokerReads,
         *,
         wall_clock_ms: Callable[[], int],
         on_end: Callable[["LivePool"], None],
@@ -151,11 +162,13 @@ class LivePool:
         self._changed_names: dict[str, None] = {}
         self._are_brokers_changed = True
         self._news = asyncio.Event()
+        self._catching_up = CatchingUp(self.feed, reads, self._send)
         self._timeline = service.timeline(pool)
         self._sent_event = self._timeline.newest
         self._unsubscribe = self._timeline.subscribe(self._on_event)
         self._loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._used_s = asyncio.get_running_loop().time()
+        self._asked_s = self._used_s - ASKED_SECONDS  # for figures, without a page
         self._task = asyncio.create_task(self._run(), name=f"live page of {pool}")
 
     @property
@@ -200,7 +213,27 @@ class LivePool:
 
     async def close(self) -> None:
         self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await asyncio.gather(self._task, self._catching_up.close(), return_exceptions=True)
+
+    async def figures(self) -> Document:
+        """Return what changes all the time: heartbeats, disks, replicas that catch up.
+
+        They are read for as long as somebody asks.
+        """
+        self._asked_s = self._used_s = asyncio.get_running_loop().time()
+        if not self.pages:
+            await self._catching_up.refresh()
+        pool = self.feed.pool
+        silence, disks = self._service.broker_silence_ms(pool), self._service.disk_uses(pool)
+        return {
+            "pool": pool,
+            "nowMs": self._wall_clock_ms(),
+            "brokers": [
+                {"brokerId": i, "silenceMs": ms, **disk_json(disks.get(i))}
+                for i, ms in silence.items()
+            ],
+            "catchingUp": self._catching_up.documents(),
+        }
 
     async def events(self, after: int, limit: int) -> list[Document]:
         """Return events, oldest first, for a page that wants earlier ones than it has."""
@@ -216,6 +249,8 @@ class LivePool:
             await asyncio.sleep(0)
         ended = {"version": version, "events": await self._documents(latest)}
         yield message("end", encode(ended), version=version).body
+        yield self._beat().body
+        yield self._catching_up.latest.body
 
     async def _run(self) -> None:
         try:
@@ -253,7 +288,9 @@ class LivePool:
                 if not self.pages and loop.time() - self._used_s > UNUSED_SECONDS:
                     return
                 self._mark_what_time_changes()
-                self._beat()
+                self._send(self._beat())
+                if self.pages or loop.time() - self._asked_s < ASKED_SECONDS:
+                    self._catching_up.begin()
             await asyncio.sleep(GATHER_SECONDS)
             if await self._send_changes():
                 await asyncio.sleep(pace.pause_after(loop.time()))
@@ -302,11 +339,14 @@ class LivePool:
             await turn.spend(EVENT_COSTS)
         return documents
 
-    def _beat(self) -> None:
-        """Tell the pages that the stream lives, and how long brokers have been silent."""
+    def _beat(self) -> Message:
+        """Return that the stream lives, how long brokers have been silent, and their disks."""
         silence: dict[BrokerId, int | None] = self._service.broker_silence_ms(self.feed.pool)
-        body = encode({"nowMs": self._wall_clock_ms(), "silenceMs": silence})
-        self._send(message("beat", body))
+        disks = self._service.disk_uses(self.feed.pool)
+        disk = {i: (use.free_bytes, use.size_bytes, use.state.value) for i, use in disks.items()}
+        return message(
+            "beat", encode({"nowMs": self._wall_clock_ms(), "silenceMs": silence, "disk": disk})
+        )
 
     def _send(self, sent: Message) -> None:
         for page in tuple(self.pages):

@@ -15,6 +15,7 @@ from tidemark_protocol.ids import NO_BROKER, BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_operator.controller.core.views import BrokerView, TopicView
+from tidemark_operator.manager.web.catching_up import OutOfSync, PartitionKey
 from tidemark_operator.manager.web.documents import (
     Document,
     Row,
@@ -27,6 +28,7 @@ from tidemark_operator.manager.web.documents import (
 PARTITIONS_PER_PART = 250  # of a snapshot: about a millisecond
 TOPIC_COSTS = 8  # as much as so many partitions
 MAX_KEPT_CHANGES = 512
+UP_STATES = frozenset({"Active", "Draining"})
 MAX_KEPT_BYTES = 4 * 1024 * 1024
 
 
@@ -83,6 +85,7 @@ class PoolFeed:
         self._topics: dict[TopicId, _Topic] = {}
         self._ids: dict[str, dict[TopicId, None]] = {}  # by metadata.name of the Topic
         self.leaderless: set[TopicId] = set()  # topics: their views change with time
+        self._out_of_sync = OutOfSync()
         self._brokers: dict[BrokerId, BrokerView] = {}
         self._kept: deque[tuple[int, Message]] = deque()
         self._kept_bytes = 0
@@ -110,6 +113,18 @@ class PoolFeed:
         found = (each.view for each in self._topics.values() if each.view.topic.topic == topic)
         return next((view for view in found if not view.is_retained), None)
 
+    def up(self) -> set[BrokerId]:
+        """Return the brokers that run: a replica there that is not in sync catches up."""
+        return {view.broker_id for view in self._brokers.values() if view.state in UP_STATES}
+
+    def catching_up(self) -> dict[PartitionKey, tuple[str, PartitionState]]:
+        """Return some partitions with replicas that catch up, with their topics' names."""
+        return {
+            key: (topic.view.topic.topic, state)
+            for key, state in self._out_of_sync.catching_up(sorted(self.up())).items()
+            if (topic := self._topics.get(key[0]))  # else it is being read
+        }
+
     # Changes: `set_...` any number of times, then `seal`.
 
     def set_topic(self, topic_id: TopicId, view: TopicView | None) -> Iterator[None]:
@@ -117,11 +132,7 @@ class PoolFeed:
         before = self._topics.get(topic_id)
         if view is None:
             if before is not None:
-                del self._topics[topic_id]
-                self._forget_name(before.view.object_name, topic_id)
-                self.leaderless.discard(topic_id)
-                self._changed_topics = [d for d in self._changed_topics if d["id"] != topic_id]
-                self._deleted.append(topic_id)
+                self._remove_topic(topic_id, before)
             return
         if before is not None and before.view is view:
             return
@@ -140,6 +151,9 @@ class PoolFeed:
             rows += map(partition_row, changed[first : first + PARTITIONS_PER_PART])
             if len(changed) > PARTITIONS_PER_PART:
                 yield
+        is_retained_before = before is not None and before.view.is_retained
+        is_other = is_retained_before != view.is_retained
+        yield from self._record_out_of_sync(view, view.partitions if is_other else changed, gone)
         self._topics[topic_id] = after
         self.leaderless.discard(topic_id)
         if not view.is_retained and NO_BROKER in [state.leader for state in view.partitions]:
@@ -151,6 +165,30 @@ class PoolFeed:
             if is_head_new:
                 document["head"] = head
             self._changed_topics.append(document)
+
+    def _remove_topic(self, topic_id: TopicId, before: _Topic) -> None:
+        del self._topics[topic_id]
+        for state in before.view.partitions:
+            self._out_of_sync.forget(topic_id, state.partition)
+        self._forget_name(before.view.object_name, topic_id)
+        self.leaderless.discard(topic_id)
+        self._changed_topics = [d for d in self._changed_topics if d["id"] != topic_id]
+        self._deleted.append(topic_id)
+
+    def _record_out_of_sync(
+        self, view: TopicView, states: Sequence[PartitionState], gone: Sequence[int]
+    ) -> Iterator[None]:
+        """Record which of these replicas are not in sync; what is retained does not catch up."""
+        topic_id = view.topic.topic_id
+        for number in gone:
+            self._out_of_sync.forget(topic_id, number)
+        for index, state in enumerate(states, 1):
+            if view.is_retained:
+                self._out_of_sync.forget(topic_id, state.partition)
+            else:
+                self._out_of_sync.set(topic_id, state)
+            if index % PARTITIONS_PER_PART == 0:
+                yield
 
     def set_brokers(self, views: Sequence[BrokerView]) -> None:
         """Set all brokers; they are few."""

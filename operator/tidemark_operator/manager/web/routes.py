@@ -9,6 +9,8 @@
 - `/v1/isr/events?pool=&after=`: earlier events; `/v1/isr/why?pool=&topic=&partition=`: answers
 - `/v1/isr/topic?pool=&topic=&first=`, `/v1/isr/groups?pool=&topic=`: offsets of replicas, and
   consumer groups, both read from brokers
+- `/v1/isr/figures?pool=`: heartbeats, disks, and how replicas catch up; on a stream it is in `beat`
+  and `progress`
 
 An operator on standby forwards these requests to the leader. Nothing here changes anything.
 """
@@ -20,7 +22,7 @@ from aiohttp import web
 from tidemark_protocol.controller_messages import encode
 
 from tidemark_operator.controller.service import ControllerService, NotController
-from tidemark_operator.manager.web.broker_reads import BrokerReads, TooManyReads
+from tidemark_operator.manager.web.broker_reads import TooManyReads
 from tidemark_operator.manager.web.documents import why_document
 from tidemark_operator.manager.web.live_pools import LivePool, LivePools, TooManyPages, UnknownPool
 from tidemark_operator.manager.web.page_stream import PageStream
@@ -54,7 +56,7 @@ def add_web_routes(
     app.router.add_get("/v1/isr/topic", routes.answer(routes.topic))
     app.router.add_get("/v1/isr/why", routes.answer(routes.why))
     app.router.add_get("/v1/isr/groups", routes.answer(routes.groups))
-    app.on_cleanup.append(routes.close)
+    app.router.add_get("/v1/isr/figures", routes.answer(routes.figures))
     app.router.add_get("/v1/isr/stream", routes.answer(routes.stream))
 
 
@@ -66,10 +68,7 @@ class WebRoutes:
         self._live_pools = live_pools
         self._forward = forward
         self._files = read_static_files()
-        self._reads = BrokerReads()
-
-    async def close(self, _: web.Application) -> None:
-        await self._reads.close()
+        self._reads = live_pools.reads
 
     async def to_page(self, _: web.Request) -> web.StreamResponse:
         return web.Response(status=307, headers={"Location": PAGE_PATH})
@@ -158,6 +157,10 @@ class WebRoutes:
         topic = request.query.get("topic", "")[:249]
         brokers = feed.broker_views()
         return _json({"groups": await self._reads.groups(pool, feed.topic_view, brokers, topic)})
+
+    async def figures(self, request: web.Request) -> web.StreamResponse:
+        """Answer the brokers' heartbeats and disks, and the progress of replicas."""
+        return _json(await (await self._live_pools.open(_pool(request))).figures())
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         live, page = await self._live_pools.open_page(_pool(request))

@@ -118,6 +118,7 @@ class Produced:
 class FakePartitions:
     def __init__(self, metadata: MetadataCache) -> None:
         self.metadata = metadata
+        self.follower_ends: tuple[tuple[BrokerId, Offset], ...] = ()
         self.logs: dict[int, list[Record]] = {}
         self.batches: dict[int, list[tuple[int, bytes]]] = {}
         self.produced: list[Produced] = []
@@ -202,7 +203,7 @@ class FakePartitions:
         if partition not in self.logs:
             return None
         end = Offset(len(self.logs[partition]))
-        return ReplicaView("follower", Offset(0), end, end, LeaderEpoch(4))
+        return ReplicaView("follower", Offset(0), end, end, LeaderEpoch(4), self.follower_ends)
 
     async def replica_digest(self, topic: str, partition: int, to_offset: int) -> str:
         await asyncio.sleep(0)

@@ -9,6 +9,7 @@ import pytest
 from tidemark_broker.http import schemas
 from tidemark_broker.kafka_wire.records.record_batch import build_batch
 from tidemark_broker.metadata.metadata_cache import MetadataCache
+from tidemark_protocol.ids import BrokerId, Offset
 
 from tests.support.waiting import HANG_SECONDS
 from tests.unit.broker.http.fake_broker import (
@@ -112,6 +113,17 @@ def test_a_replica_tells_its_own_digest_whatever_its_role() -> None:
     assert (replica["broker_id"], replica["role"]) == (0, "follower")
     assert (replica["to_offset"], replica["sha256"]) == (1, expected)
     assert get(broker, "/topics/orders/partitions/0/replica").json()["sha256"] is None
+
+
+def test_leader_says_how_far_its_followers_are() -> None:
+    broker = fake_broker()
+    broker.partitions.append(0, build_batch([(None, b"a", ())], timestamp_ms=NOW_MS))
+    assert get(broker, "/topics/orders/partitions/0/replica").json()["followers"] == []
+    broker.partitions.follower_ends = ((BrokerId(1), Offset(3)), (BrokerId(2), Offset(-1)))
+    assert get(broker, "/topics/orders/partitions/0/replica").json()["followers"] == [
+        {"broker_id": 1, "log_end_offset": 3},
+        {"broker_id": 2, "log_end_offset": -1},
+    ]
 
 
 def test_no_replica_here_is_404() -> None:

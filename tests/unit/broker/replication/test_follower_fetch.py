@@ -219,3 +219,16 @@ def test_what_comes_late_on_a_connection_that_its_follower_left_is_not_taken(
     # The next life has nothing to do with it.
     later = left.request(offset=0)._replace(replica_epoch=pool.brokers[2].broker_epoch + 1)
     assert not fetches.is_left(left.link, later)
+
+
+def test_leader_knows_the_ends_of_its_followers(pool: InProcessPool) -> None:
+    session = Session(pool)
+    pool.brokers[1].produce("a")
+    pool.brokers[1].produce("b")
+    session.ask(offset=0)
+    session.ask(offset=1)
+    view = pool.brokers[1].partitions.replica("orders", 0)
+    assert view is not None
+    assert (view.log_end_offset, view.follower_ends) == (2, ((2, 1),))
+    followed = pool.brokers[2].partitions.replica("orders", 0)
+    assert followed is not None and followed.follower_ends == ()

@@ -16,6 +16,7 @@ class PageModel:
         self.brokers: dict[int, str] = {}
         self.events: list[Any] = []
         self.received: list[str] = []
+        self.disk: dict[str, Any] = {}
 
     def read(self, text: str) -> None:
         """Read complete server-sent events."""
@@ -28,6 +29,8 @@ class PageModel:
         self.received.append(event)
         if event == "begin":
             self.heads, self.rows, self.brokers = {}, {}, {}
+        if event == "beat":
+            self.disk = data["disk"]
         if event in ("begin", "part", "change", "end"):
             self._apply(data)
 

@@ -14,8 +14,11 @@ from tidemark_operator.manager.web.broker_reads import (
     MAX_REPLICA_BYTES,
     PARTITIONS_PER_READ,
     BrokerReads,
+    Follower,
+    Replica,
     TooManyReads,
 )
+from tidemark_protocol.ids import BrokerId
 
 from tests.support.waiting import run as run_scenario
 from tests.unit.operator.manager.web.test_pool_feed import broker, partition, topic
@@ -165,5 +168,27 @@ def test_groups_have_the_end_of_what_they_committed() -> None:
         assert found["offsets"] == [("orders", 0, 40, 50), ("gone", 0, 3, None)]
         (of_topic,) = await reads.groups("p", find, views, "orders")
         assert of_topic["offsets"] == [("orders", 0, 40, 50)]
+
+    run(scenario)
+
+
+def test_leaders_say_how_far_their_followers_are() -> None:
+    async def scenario(brokers: Brokers, reads: BrokerReads, views: Any) -> None:
+        brokers.replica = brokers.replica | {
+            "followers": [{"broker_id": 1, "log_end_offset": 30}],
+            "of_a_newer_version": 1,
+        }
+        away = replace(partition(2), leader=BrokerId(9))
+        found = await reads.leaders([("orders", partition(0)), ("orders", away)], views)
+        assert found == [Replica(0, 50, 60, [Follower(1, 30)]), None]
+        assert brokers.asked == ["/topics/orders/partitions/0/replica"]
+
+    run(scenario)
+
+
+def test_leader_of_an_earlier_version_says_nothing_about_followers() -> None:
+    async def scenario(brokers: Brokers, reads: BrokerReads, views: Any) -> None:
+        (found,) = await reads.leaders([("orders", partition(0))], views)
+        assert found == Replica(0, 50, 60, [])
 
     run(scenario)

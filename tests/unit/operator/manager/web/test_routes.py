@@ -17,7 +17,7 @@ from tidemark_operator.manager.web.pool_feed import Message
 from tidemark_operator.manager.web.routes import add_web_routes
 from tidemark_protocol.ids import ControllerEpoch
 
-from tests.support.controller_harness import POOL, Harness
+from tests.support.controller_harness import POOL, Harness, evaluate
 from tests.support.waiting import HANG_SECONDS
 from tests.unit.operator.manager.web.page_model import PageModel
 
@@ -155,6 +155,26 @@ def test_document_has_the_parts_of_a_snapshot() -> None:
                 page.message("part", part)
             assert page.knows(rig.harness.service.topics(POOL))
             assert page.brokers == {0: "Active", 1: "Active", 2: "Active"}
+
+    run(scenario)
+
+
+def test_figures_have_heartbeats_and_disks_and_so_has_the_stream() -> None:
+    async def scenario() -> None:
+        async with served() as rig:
+            sender = rig.harness.brokers[1]
+            sender.poll = sender.heartbeat(disk_free_bytes=2, disk_size_bytes=100)
+            await evaluate()
+            async with rig.client.get("/v1/isr/figures", params={"pool": POOL}) as response:
+                found = await response.json()
+            assert found["brokers"][0] == {"brokerId": 0, "silenceMs": 0}
+            disk = {"diskFreeBytes": 2, "diskSizeBytes": 100, "diskState": "Full"}
+            assert found["brokers"][1] == {"brokerId": 1, "silenceMs": 0} | disk
+            assert found["catchingUp"] == []
+            page = PageModel()
+            async with stream(rig.client) as response:  # a new page need not wait for a beat
+                await read_until(response, page, lambda: "progress" in page.received)
+            assert page.disk == {"1": [2, 100, "Full"]}
 
     run(scenario)
 
