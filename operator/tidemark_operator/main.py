@@ -41,6 +41,7 @@ from tidemark_operator.manager.leadership import BrokerFailure, LeadershipRunner
 from tidemark_operator.manager.lease_thread import LeaseThread
 from tidemark_operator.manager.loop_lag import LoopLagCollector
 from tidemark_operator.manager.watch import ClusterWatch, ObjectEvent
+from tidemark_operator.manager.web.actions import add_action_routes
 from tidemark_operator.manager.web.forward import ForwardToLeader
 from tidemark_operator.manager.web.live_pools import LivePools
 from tidemark_operator.manager.web.routes import add_web_routes
@@ -81,6 +82,7 @@ class OperatorSettings:
     controller_port: int = 8070
     health_port: int = 8080
     log_level: str = "info"
+    has_web_actions: bool = False  # on the live page
     kubeconfig: str | None = None  # outside of a pod
 
     @property
@@ -115,6 +117,7 @@ def read_settings(environment: Mapping[str, str]) -> OperatorSettings:
         watch_namespaces=tuple(name.strip() for name in watched.split(",") if name.strip()),
         default_pool_spec=_pool_spec(environment.get("TIDEMARK_DEFAULT_POOL", "{}")),
         log_level=_log_level(environment.get("TIDEMARK_LOG_LEVEL", "info")),
+        has_web_actions=_is_on(environment, "TIDEMARK_WEB_ACTIONS"),
         kubeconfig=environment.get("KUBECONFIG"),
     )
 
@@ -127,6 +130,13 @@ def _pool_spec(text: str) -> Object:
     if not isinstance(spec, dict):
         raise SettingsError(f"TIDEMARK_DEFAULT_POOL: expected an object, found {text[:80]}")
     return spec
+
+
+def _is_on(environment: Mapping[str, str], name: str) -> bool:
+    text = environment.get(name, "false")
+    if text not in ("true", "false"):
+        raise SettingsError(f"{name}: expected true or false, found {text[:80]!r}")
+    return text == "true"
 
 
 def _log_level(text: str) -> str:
@@ -156,10 +166,11 @@ class Operator:
         self.events = EventRecorder(store, self.controller, now_ms=wall_clock_ms)
         self._queue = WorkQueue()
         self.reconcile_metrics = ReconcileCollector(self._queue)
+        self.runtime = PodRuntime(store, PodSettings(controllers=settings.controllers))
         self._reconciler = Reconciler(
             self.store,
             self.controller,
-            PodRuntime(store, PodSettings(controllers=settings.controllers)),
+            self.runtime,
             settings=ReconcilerSettings(default_pool_spec=settings.default_pool_spec),
             add=self._queue.add,
         )
@@ -258,7 +269,7 @@ async def run(settings: OperatorSettings) -> None:
         _listen(settings.controller_port),
         more_calls=topic_calls(TopicAdmin(operator.store, operator.controller)),
     )
-    health = await _serve_health(operator, settings.health_port)
+    health = await _serve_health(operator, settings)
     watch.start()
     log.info("operator started", extra={"identity": settings.identity, "address": settings.address})
     try:
@@ -322,8 +333,8 @@ def _watch(
     )
 
 
-async def _serve_health(operator: Operator, port: int) -> web.AppRunner:
-    controller = operator.controller
+async def _serve_health(operator: Operator, settings: OperatorSettings) -> web.AppRunner:
+    controller, port = operator.controller, settings.health_port
     app = create_health_app(
         controller,
         operator.audit_metrics,
@@ -331,7 +342,10 @@ async def _serve_health(operator: Operator, port: int) -> web.AppRunner:
         operator.reconcile_metrics,
     )
     forward = ForwardToLeader(lambda: controller.leader_address, port)
-    add_web_routes(app, controller, operator.live_pools, forward=forward)
+    kills = "pod" if settings.has_web_actions else ""
+    add_web_routes(app, controller, operator.live_pools, forward=forward, kills=kills)
+    if settings.has_web_actions:
+        add_action_routes(app, controller, operator.store, operator.runtime, forward=forward)
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     await web.SockSite(runner, _listen(port)).start()

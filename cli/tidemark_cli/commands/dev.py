@@ -39,6 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "for network faults",
     )
     parser.add_argument(
+        "--actions",
+        action="store_true",
+        help="let the live page elect leaders, drain and kill brokers",
+    )
+    parser.add_argument(
         "-f",
         "--file",
         type=Path,
@@ -80,6 +85,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
             controller_port=arguments.controller_port,
             manifests=list(arguments.manifests),
             proxy_port=arguments.proxy_port,
+            has_actions=arguments.actions,
         ),
     )
 

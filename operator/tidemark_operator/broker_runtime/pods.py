@@ -10,6 +10,7 @@ from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.api.broker_pool import BrokerPool
 from tidemark_operator.api.kinds import CLAIM, DISRUPTION_BUDGET, POD, SERVICE, Object, ResourceKind
+from tidemark_operator.api.partition_slice import split_pool
 from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
     CreateBootstrapService,
@@ -114,6 +115,16 @@ class PodRuntime:
                 await self._create(DISRUPTION_BUDGET, disruption_budget_manifest(pool))
             case _:
                 assert_never(action)
+
+    async def kill(self, pool: str, broker_id: BrokerId) -> bool:
+        """Delete the broker's pod, as `kubectl delete pod`; return whether there is one."""
+        namespace, pool_name = split_pool(pool)
+        name = broker_name(pool_name, broker_id)
+        pod = await self._store.get(POD, namespace, name)
+        if pod is None:
+            return False
+        await self._store.delete(POD, namespace, name, uid=pod["metadata"]["uid"])
+        return True
 
     async def on_pool_gone(self, namespace: str, name: str) -> None:
         """Delete the claims that say Delete; pods and Services follow their owner."""

@@ -114,6 +114,14 @@ class ProcessesRuntime:
         child = self._children.get((pool, broker_id))
         return child.process.pid if child is not None and child.process is not None else None
 
+    async def kill(self, pool: str, broker_id: BrokerId) -> bool:
+        """Send SIGKILL to the broker's process; return whether there is one."""
+        child = self._children.get((pool, broker_id))
+        if child is None or child.process is None or child.process.returncode is not None:
+            return False
+        child.process.kill()
+        return True
+
     async def observe(self, pool: BrokerPool) -> ObservedPool:
         ids = set(range(pool.spec.replicas)) | {
             broker_id for owner, broker_id in self._children if owner == pool.pool

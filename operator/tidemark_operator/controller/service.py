@@ -53,7 +53,7 @@ from tidemark_operator.controller.core.disk_use import DiskUse
 from tidemark_operator.controller.core.explanations import Explanation, explain
 from tidemark_operator.controller.core.new_partitions import NoLiveReplica
 from tidemark_operator.controller.core.settings import ControllerSettings
-from tidemark_operator.controller.core.timeline import RollStep, Timeline
+from tidemark_operator.controller.core.timeline import ActionRequested, RollStep, Timeline
 from tidemark_operator.controller.core.views import BrokerView, PoolSettings, StateChange, TopicView
 from tidemark_operator.controller.decision_tasks import DecisionTasks, NotController
 from tidemark_operator.controller.heartbeats import Heartbeats, PoolEnvironment
@@ -383,6 +383,10 @@ class ControllerService:
         latest = timeline.latest(lambda event: isinstance(event.fact, RollStep), 1)
         if not latest or latest[0].fact != step:  # each pass comes to the same while it waits
             timeline.record(step)
+
+    def record_action(self, pool: str, action: ActionRequested) -> None:
+        """Record what a person asked for on the live page in the pool's event log."""
+        self._pools[pool].decisions.state.timeline.record(action)
 
     def applied_version(self, pool: str) -> int:
         self._check_leading()

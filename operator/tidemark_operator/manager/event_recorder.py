@@ -14,10 +14,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
+from tidemark_protocol.partition_state import TopicState
+
 from tidemark_operator.api.kinds import BROKER, BROKER_POOL, EVENT, TOPIC, Object, ResourceKind
 from tidemark_operator.api.partition_slice import labels_of, split_pool
 from tidemark_operator.controller.core.event_texts import is_warning, kind_of, sentence_of
 from tidemark_operator.controller.core.timeline import (
+    ActionRequested,
     BrokerChanged,
     ControllerTookOver,
     Event,
@@ -97,6 +100,10 @@ def _subject_of(pool: str, event: Event, object_of_topic: Callable[[str], str]) 
         case PartitionChanged() | PartitionsCreated() | TopicRetired():
             return Subject(TOPIC, namespace, object_of_topic(event.fact.topic.topic_id))
         case BrokerChanged():
+            return Subject(BROKER, namespace, f"{name}-{event.fact.broker_id}")
+        case ActionRequested(topic=TopicState(topic_id=topic_id)):
+            return Subject(TOPIC, namespace, object_of_topic(topic_id))
+        case ActionRequested():
             return Subject(BROKER, namespace, f"{name}-{event.fact.broker_id}")
         case ControllerTookOver() | RollStep():
             return Subject(BROKER_POOL, namespace, name)

@@ -7,11 +7,13 @@ from tidemark_protocol.topic_configs import REPLICA_LAG_TIME_MAX_MS, integer_of
 from tidemark_operator.controller.core.eligibility import Eligibility
 from tidemark_operator.controller.core.reassignment import is_moving, target_of
 from tidemark_operator.controller.core.timeline import (
+    ActionRequested,
     BrokerChanged,
     BrokerTurn,
     Cause,
     ControllerTookOver,
     Event,
+    PageAction,
     PartitionChanged,
     PartitionsCreated,
     RollStep,
@@ -46,6 +48,8 @@ def kind_of(event: Event) -> str:
             return "ControllerTookOver"
         case RollStep(_, is_waiting):
             return "RollWaits" if is_waiting else "RollStep"
+        case ActionRequested():
+            return "ActionRequested"
 
 
 def _partition_kind(change: PartitionChanged) -> str:
@@ -99,6 +103,18 @@ def sentence_of(event: Event) -> str:
             )
         case RollStep(_, _, reason):
             return reason
+        case ActionRequested():
+            return _action_sentence(event.fact)
+
+
+def _action_sentence(request: ActionRequested) -> str:
+    broker = f"broker {request.broker_id}"
+    what = {PageAction.DRAIN: f"drain of {broker}", PageAction.KILL: f"kill of {broker}"}.get(
+        request.action, f"election of {broker}"
+    )
+    if request.topic is not None:
+        what += f", the preferred leader of {request.topic.topic}-{request.partition},"
+    return f"{what} requested on the live page from {request.requested_by}"
 
 
 def _broker_sentence(change: BrokerChanged) -> str:
@@ -330,6 +346,8 @@ def _details(event: Event) -> dict[str, object]:
             return {"brokerEpoch": epoch, "reason": reason, "silenceMs": silence_ms}
         case ControllerTookOver(epoch, brokers, partitions):
             return {"controllerEpoch": epoch, "brokers": brokers, "partitions": partitions}
+        case ActionRequested(action, _, requested_by):
+            return {"action": action.value, "requestedBy": requested_by}
         case TopicRetired() | RollStep():
             return {}
 

@@ -127,6 +127,25 @@ class RollStep:
     reason: str
 
 
+class PageAction(Enum):
+    """What a person can ask for on the live page."""
+
+    ELECT = "elect"
+    DRAIN = "drain"
+    KILL = "kill"
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRequested:
+    """An action that a person asked for on the live page, recorded before it is done."""
+
+    action: PageAction
+    broker_id: BrokerId
+    requested_by: str  # the address of the request
+    topic: TopicState | None = None  # of an election
+    partition: int = NO_PARTITION
+
+
 Fact = (
     PartitionChanged
     | PartitionsCreated
@@ -134,6 +153,7 @@ Fact = (
     | BrokerChanged
     | ControllerTookOver
     | RollStep
+    | ActionRequested
 )
 
 
@@ -148,18 +168,23 @@ class Event:
         match self.fact:
             case PartitionChanged() | PartitionsCreated() | TopicRetired():
                 return self.fact.topic.topic
+            case ActionRequested(topic=TopicState(topic=name)):
+                return name
         return ""
 
     @property
     def partition(self) -> int:
-        return (
-            self.fact.after.partition if isinstance(self.fact, PartitionChanged) else NO_PARTITION
-        )
+        match self.fact:
+            case PartitionChanged():
+                return self.fact.after.partition
+            case ActionRequested():
+                return self.fact.partition
+        return NO_PARTITION
 
     @property
     def broker_id(self) -> BrokerId:
         match self.fact:
-            case PartitionChanged() | BrokerChanged() | RollStep():
+            case PartitionChanged() | BrokerChanged() | RollStep() | ActionRequested():
                 return self.fact.broker_id
         return NO_BROKER
 

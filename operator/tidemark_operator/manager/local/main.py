@@ -41,6 +41,7 @@ from tidemark_operator.manager.local.api import add_local_routes
 from tidemark_operator.manager.local.apply import NAMESPACE, ManifestRejected, apply_manifests
 from tidemark_operator.manager.local.readiness import notify_when_ready, readiness_of
 from tidemark_operator.manager.loop_lag import LoopLagCollector
+from tidemark_operator.manager.web.actions import add_action_routes
 from tidemark_operator.manager.web.live_pools import LivePools
 from tidemark_operator.manager.web.routes import PAGE_PATH, add_web_routes
 from tidemark_operator.reconcile.indexed_store import IndexedStore
@@ -120,6 +121,7 @@ class LocalSettings:
     kafka_port: int
     controller_port: int
     manifests: tuple[Path, ...]
+    has_actions: bool = False  # on the live page
 
 
 class LocalCluster:
@@ -237,7 +239,11 @@ class LocalCluster:
 
     def _add_routes(self, app: web.Application) -> None:
         add_local_routes(app, self._store)
-        add_web_routes(app, self.controller, self._live_pools)
+        has_actions = self._settings.has_actions
+        kills = "process" if has_actions else ""
+        add_web_routes(app, self.controller, self._live_pools, kills=kills)
+        if has_actions:
+            add_action_routes(app, self.controller, self._store, self.runtime)
 
     async def _apply_files(self) -> None:
         """Apply the manifests of the command line, and the pool they need unless they have it."""
@@ -310,13 +316,20 @@ def run_local(
     controller_port: int,
     manifests: list[Path],
     proxy_port: int | None = None,
+    has_actions: bool = False,
 ) -> int:
     """Run until Ctrl-C; return the exit code.
 
     `proxy_port`: of proxies between controller and brokers (`_proxied`); None: there are none.
     """
     settings = LocalSettings(
-        brokers, data_dir.resolve(), http_port, kafka_port, controller_port, tuple(manifests)
+        brokers,
+        data_dir.resolve(),
+        http_port,
+        kafka_port,
+        controller_port,
+        tuple(manifests),
+        has_actions=has_actions,
     )
     log_path = settings.data_dir / "logs" / "operator.log"
     try:

@@ -14,6 +14,8 @@ CONNECT_SECONDS = 2.0
 READ_SECONDS = 10.0  # a stream has a beat each second
 WRITE_SECONDS = 10.0
 MAX_FORWARDED = 64
+# An action's Origin was checked here; the leader has another one.
+TAKEN_ALONG = ("Last-Event-ID", "X-Tidemark-Action")
 PASSED_ON = ("Content-Type", "Cache-Control")
 
 
@@ -44,12 +46,12 @@ class ForwardToLeader:
     async def _forward(self, request: web.Request, address: str) -> web.StreamResponse:
         url = f"http://{address.rpartition(':')[0]}:{self._port}{request.path_qs}"
         headers = {FORWARDED: "1"}
-        if "Last-Event-ID" in request.headers:
-            headers["Last-Event-ID"] = request.headers["Last-Event-ID"]
+        headers |= {name: request.headers[name] for name in TAKEN_ALONG if name in request.headers}
+        body = await request.read() if request.method == "POST" else None
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=READ_SECONDS)
         async with (
             aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
-            session.get(url, headers=headers) as answer,
+            session.request(request.method, url, headers=headers, data=body) as answer,
         ):
             passed_on = {name: answer.headers[name] for name in PASSED_ON if name in answer.headers}
             response = web.StreamResponse(

@@ -12,7 +12,8 @@
 - `/v1/isr/figures?pool=`: heartbeats, disks, and how replicas catch up; on a stream it is in `beat`
   and `progress`
 
-An operator on standby forwards these requests to the leader. Nothing here changes anything.
+An operator on standby forwards these requests to the leader. Nothing here changes anything:
+actions are in actions.py.
 """
 
 import asyncio
@@ -44,9 +45,13 @@ def add_web_routes(
     live_pools: LivePools,
     *,
     forward: Forward | None = None,
+    kills: str = "",
 ) -> None:
-    """Add them; `forward` answers instead while this controller is on standby."""
-    routes = WebRoutes(service, live_pools, forward)
+    """Add them; `forward` answers instead while this controller is on standby.
+
+    `kills` is what the action `kill` ends, "pod" or "process"; "" while there are no actions.
+    """
+    routes = WebRoutes(service, live_pools, forward, kills)
     app.router.add_get("/", routes.to_page)
     app.router.add_get("/ui", routes.to_page)
     app.router.add_get(PAGE_PATH + "{name:[a-z_.]*}", routes.static_file)
@@ -62,8 +67,13 @@ def add_web_routes(
 
 class WebRoutes:
     def __init__(
-        self, service: ControllerService, live_pools: LivePools, forward: Forward | None
+        self,
+        service: ControllerService,
+        live_pools: LivePools,
+        forward: Forward | None,
+        kills: str,
     ) -> None:
+        self._kills = kills
         self._service = service
         self._live_pools = live_pools
         self._forward = forward
@@ -100,8 +110,13 @@ class WebRoutes:
     async def pools(self, _: web.Request) -> web.StreamResponse:
         if not self._service.is_leading:
             raise NotController("on standby")
-        return _json(
-            {"pools": self._service.pools(), "controllerEpoch": self._service.controller_epoch}
+        actions = {"actions": {"kills": self._kills}} if self._kills else {}
+        return safe_json(
+            {
+                "pools": self._service.pools(),
+                "controllerEpoch": self._service.controller_epoch,
+                **actions,
+            }
         )
 
     async def snapshot(self, request: web.Request) -> web.StreamResponse:
@@ -122,7 +137,7 @@ class WebRoutes:
         after = request.query.get("after", "0")
         if not is_number(after):
             return problem(400, f"after: expected a number, found {after[:80]!r}")
-        return _json({"events": await live.events(int(after), EVENTS_PER_ANSWER)})
+        return safe_json({"events": await live.events(int(after), EVENTS_PER_ANSWER)})
 
     async def topic(self, request: web.Request) -> web.StreamResponse:
         """Answer offsets of a topic's replicas, read from the brokers for some partitions."""
@@ -136,7 +151,7 @@ class WebRoutes:
             return problem(400, f"first: expected a number, found {first[:80]!r}")
         brokers = live.feed.broker_views()
         found = await self._reads.replicas(pool, view, brokers, int(first))
-        return _json({"partitions": found})
+        return safe_json({"partitions": found})
 
     async def why(self, request: web.Request) -> web.StreamResponse:
         """Answer why a partition is as it is now."""
@@ -148,7 +163,7 @@ class WebRoutes:
             found = self._service.explanation(pool, topic, int(number))
         if found is None:
             return problem(404, f"partition {topic[:249]}-{number[:80]}: not found in pool {pool}")
-        return _json({"answers": [why_document(answer) for answer in found.answers]})
+        return safe_json({"answers": [why_document(answer) for answer in found.answers]})
 
     async def groups(self, request: web.Request) -> web.StreamResponse:
         """Answer the pool's consumer groups, with what they committed of one topic or of all."""
@@ -156,11 +171,13 @@ class WebRoutes:
         pool = feed.pool
         topic = request.query.get("topic", "")[:249]
         brokers = feed.broker_views()
-        return _json({"groups": await self._reads.groups(pool, feed.topic_view, brokers, topic)})
+        return safe_json(
+            {"groups": await self._reads.groups(pool, feed.topic_view, brokers, topic)}
+        )
 
     async def figures(self, request: web.Request) -> web.StreamResponse:
         """Answer the brokers' heartbeats and disks, and the progress of replicas."""
-        return _json(await (await self._live_pools.open(_pool(request))).figures())
+        return safe_json(await (await self._live_pools.open(_pool(request))).figures())
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         live, page = await self._live_pools.open_page(_pool(request))
@@ -221,7 +238,7 @@ def _pool(request: web.Request) -> str:
     return request.query.get("pool", "")[:400]
 
 
-def _json(value: object) -> web.Response:
+def safe_json(value: object) -> web.Response:
     return web.Response(
         body=encode(value),
         content_type="application/json",

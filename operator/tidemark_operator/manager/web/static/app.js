@@ -1,7 +1,8 @@
 // Connect the parts: the address in the URL, the stream, and what is shown.
 
+import { Actions } from "./actions.js";
 import { byId, clock, el, setText } from "./dom.js";
-import { CELLS, CLASSES, FILTERS, NONE, Pool, count, duration, healthOf, linesOf } from "./model.js";
+import { CELLS, CLASSES, FILTERS, NONE, Pool, count, diskOf, duration, healthOf, linesOf, short } from "./model.js";
 import { GroupsPage } from "./live.js";
 import { Stream } from "./stream.js";
 import { Table, replica } from "./table.js";
@@ -35,7 +36,8 @@ const timeline = new Timeline(byId("scrub"), byId("events"), {
   topic: (topic, partition) => go({ topic, partition, page: "" }),
 });
 const groupsPage = new GroupsPage(byId("groupspage"));
-const subject = new Subject(byId("subject"), byId("topicmore"), { close: () => go({ topic: "", broker: NONE }) });
+const actions = new Actions(byId("confirm"));
+const subject = new Subject(byId("subject"), byId("topicmore"), actions, { close: () => go({ topic: "", broker: NONE }) });
 
 // The URL holds what is shown.
 
@@ -79,7 +81,10 @@ addEventListener("popstate", () => {
 async function findPools() {
   let pools = [];
   try {
-    pools = (await (await fetch("/v1/pools")).json()).pools ?? [];
+    const answer = await (await fetch("/v1/pools")).json();
+    pools = answer.pools ?? [];
+    actions.kills = answer.actions?.kills ?? "";
+    later();
   } catch {
     // The stream says that the operator does not answer.
   }
@@ -103,8 +108,15 @@ function follow() {
     change: () => later(),
     beat(beat) {
       timeline.skewMs = beat.nowMs - Date.now();
-      if (atMs === null) drawBrokers(stream.pool);
-      else timeline.tell();
+      if (atMs !== null) timeline.tell();
+      else if (stream.pool) {
+        drawHealth(stream.pool);
+        drawBrokers(stream.pool);
+        if (view.broker !== NONE && !view.topic) subject.showBroker(stream.pool, view.broker, true);
+      }
+    },
+    progress() {
+      if (atMs === null) table.draw(); // only rows in view
     },
     state: setLink,
   });
@@ -155,7 +167,7 @@ function draw() {
   drawBrokers(pool);
   const topic = view.topic ? pool.topicNamed(view.topic) : null;
   if (view.topic) subject.showTopic(pool, view.topic, view.partition, atMs === null);
-  else if (view.broker !== NONE) subject.showBroker(pool, view.broker);
+  else if (view.broker !== NONE) subject.showBroker(pool, view.broker, atMs === null);
   else subject.hide();
   const isGroups = view.page === "groups";
   if (isGroups) groupsPage.show(pool);
@@ -194,6 +206,7 @@ function drawTable(pool, topic) {
   const stamp = [...pool.brokers.values()].map((broker) => broker.state).join();
   byId("table").style.setProperty("--lines", Math.min(lines.length, 8));
   table.chosen = view.partition;
+  table.progressOf = (of_, partition, id) => pool.progressOf(of_, partition, id);
   table.show(lines, pool.brokers, stamp);
   const heads = lines.filter((line) => !line.partition);
   const partitions = heads.reduce((sum, line) => sum + line.shown, 0);
@@ -223,11 +236,13 @@ function drawBrokers(pool) {
     const has = byBroker.get(broker.id) ?? { leads: 0, inSync: 0, replicas: 0 };
     card.dataset.state = broker.state;
     card.setAttribute("aria-pressed", String(view.broker === broker.id));
-    const [mark, , state, facts, heard] = card.children;
+    const [mark, , state, facts, heard, disk] = card.children;
     setText(mark, BROKER_MARKS[broker.state] ?? "?");
     setText(state, broker.restarting && broker.state !== "Active" ? `${broker.state}, restarting` : broker.state);
-    setText(facts, `leads ${has.leads} · in sync ${has.inSync}/${has.replicas}`);
+    const lag = pool.lagOf(broker.id);
+    setText(facts, `leads ${has.leads} · in sync ${has.inSync}/${has.replicas}${lag ? ` · lag ${short(lag)}` : ""}`);
     setText(heard, heardText(broker, pool.silence[broker.id]));
+    drawDisk(disk, diskOf(pool, broker.id));
     return card;
   });
   if (cards.length !== root.children.length || cards.some((card, index) => root.children[index] !== card)) {
@@ -240,7 +255,16 @@ function brokerCard(id) {
   return el("button", { type: "button", class: "broker", "data-id": id, title: `Show only partitions with a replica on broker ${id}`,
     onclick: () => go({ broker: view.broker === id ? NONE : id, topic: "", page: "" }) },
     el("i", { "aria-hidden": true }), el("b", {}, `Broker ${id}`), el("span", { class: "bstate" }),
-    el("span", { class: "bfacts" }), el("span", { class: "quiet bheard" }));
+    el("span", { class: "bfacts" }), el("span", { class: "quiet bheard" }),
+    el("span", { class: "bdisk" }, el("i", { class: "gauge", "aria-hidden": true }, el("i")), el("span")));
+}
+
+function drawDisk(element, disk) {
+  const [gauge, words] = element.children;
+  element.dataset.disk = disk?.state ?? "";
+  gauge.hidden = !disk;
+  gauge.firstChild.style.width = `${Math.round(100 * (disk?.used ?? 0))}%`;
+  setText(words, disk ? `disk ${disk.free}` : "disk not reported");
 }
 
 function heardText(broker, silenceMs) {
@@ -327,7 +351,7 @@ byId("keys").addEventListener("click", () => byId("help").showModal());
 
 addEventListener("keydown", (event) => {
   const isTyping = event.target.matches("input[type=search], select");
-  if (event.ctrlKey || event.metaKey || event.altKey || byId("help").open) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || byId("help").open || byId("confirm").open) return;
   if (event.key === "Escape") escape(isTyping);
   else if (isTyping) {
     if (event.key === "Enter" || event.key === "ArrowDown") table.move(0);

@@ -167,8 +167,9 @@ function chart(past, now, isLeader) {
 
 // Why a partition is as it is: read again when it changes.
 export class Why {
-  constructor(root) {
+  constructor(root, actions) {
     this.root = root;
+    this.actions = actions;
     this.stamp = "";
   }
 
@@ -179,7 +180,7 @@ export class Why {
 
   async show(pool, topic, partition) {
     const states = partition.replicas.map((id) => pool.brokers.get(id)?.state);
-    const stamp = JSON.stringify([pool.name, topic.id, partition.row, states]);
+    const stamp = JSON.stringify([pool.name, topic.id, partition.row, states, this.actions.areOn]);
     if (stamp === this.stamp) return;
     this.stamp = stamp;
     const query = new URLSearchParams({ pool: pool.name, topic: topic.name, partition: partition.number });
@@ -193,6 +194,7 @@ export class Why {
           el("dt", {}, each.question),
           el("dd", { dir: "auto" }, asSentence(each.answer, `${topic.name}-${partition.number}`), each.atMs ? el("span", { class: "quiet" }, ` (${clock(each.atMs)})`) : null),
         ])),
+        el("p", { class: "acts" }, ...this.actions.ofPartition(pool, topic, partition)),
       );
     } catch {
       this.stamp = ""; // the connection is lost: asked again with the next change

@@ -28,6 +28,8 @@ export const CELLS = {
   M: "missing broker",
 };
 
+const keyOf = (topicId, number, broker) => `${number}/${broker}/${topicId}`;
+
 const BROKER_AFTER = {
   BrokerRegistered: ["Starting", "Fenced"],
   BrokerActive: ["Active", "Fenced"],
@@ -119,7 +121,26 @@ export class Pool {
     this.brokers = new Map();
     this.events = []; // oldest first
     this.silence = {};
+    this.disk = {}; // by broker: [free bytes, size, state]
+    this.progress = new Map(); // of replicas that catch up
     this.counted = null;
+  }
+
+  setProgress(replicas) {
+    this.progress = new Map(
+      replicas.map(([id, number, broker, lag, rate, toGoMs]) => [keyOf(id, number, broker), { broker, lag, rate, toGoMs }]),
+    );
+  }
+
+  progressOf(topic, partition, broker) {
+    return this.progress.get(keyOf(topic.id, partition.number, broker));
+  }
+
+  // Records that a broker's replicas are behind, as far as they are read.
+  lagOf(broker) {
+    let lag = 0;
+    for (const each of this.progress.values()) if (each.broker === broker) lag += each.lag;
+    return lag;
   }
 
   begin(part) {
@@ -240,8 +261,25 @@ function undo(past, copied, event) {
   }
 }
 
-// One sentence or two: the worst first, with what it means for producers and which brokers are away.
+// Two sentences or three: the worst first, with what it means for producers, which brokers are away,
+// and whose disks are full.
 export function healthOf(pool) {
+  const [level, sentence] = healthOfPartitions(pool);
+  const [worst, disks] = healthOfDisks(pool);
+  const levels = ["good", "warn", "bad"];
+  return [levels[Math.max(levels.indexOf(level), levels.indexOf(worst))], disks ? `${sentence} ${disks}` : sentence];
+}
+
+function healthOfDisks(pool) {
+  const of = (state) => Object.entries(pool.disk).filter(([id, disk]) => disk[2] === state && pool.brokers.get(Number(id))?.state !== "Gone").map(([id]) => id);
+  const [full, nearly] = [of("Full"), of("NearlyFull")];
+  const whose = (ids) => (ids.length === 1 ? `The disk of broker ${ids[0]} is` : `The disks of brokers ${ids.slice(0, 3).join(", ")}${ids.length > 3 ? ` and ${ids.length - 3} more` : ""} are`);
+  if (full.length) return ["bad", `${whose(full)} full: records are rejected there.`];
+  if (nearly.length) return ["warn", `${whose(nearly)} nearly full.`];
+  return ["good", ""];
+}
+
+function healthOfPartitions(pool) {
   const { classes, partitions, topics } = pool.counts();
   const brokers = [...pool.brokers.values()].filter((broker) => broker.state !== "Gone");
   const away = brokers.filter((broker) => broker.state !== "Active");
@@ -273,6 +311,47 @@ export function healthOf(pool) {
   const all = partitions === 1 ? "The only partition is in sync" : `All ${count(partitions, "partition")} of ${count(topics, "topic")} are in sync`;
   return [away.length ? "warn" : "good", `${all}${moving}. ${up}`];
 }
+
+// What an action does, in sentences: asked before it is done.
+export const whatHappens = {
+  kill(pool, id, kills) {
+    const { leads = 0, inSync = 0 } = pool.counts().byBroker.get(id) ?? {};
+    const sentences = [kills === "pod"
+      ? `The pod of broker ${id} is deleted. Its broker hands its leaderships over and stops, then the operator makes the pod again with the same volume.`
+      : `The process of broker ${id} gets SIGKILL: it has no time to do anything. Local mode starts it again.`];
+    sentences.push(`It leads ${count(leads, "partition")}, for which other replicas are elected, and leaves ${count(inSync, "ISR")}.`);
+    let below = 0;
+    let offline = 0;
+    for (const topic of pool.topics.values()) {
+      if (topic.head.retained) continue;
+      for (const { isr, eligible, minIsr } of topic.partitions.values()) {
+        if (!isr.includes(id)) continue;
+        if (isr.length === 1 && !eligible.length) offline += 1;
+        else if (isr.length - 1 < minIsr) below += 1;
+      }
+    }
+    if (offline) sentences.push(`${count(offline, "partition")} will have no leader until it is back: no reads or writes.`);
+    if (below) sentences.push(`${count(below, "partition")} will be below min ISR until it is back: acks=all writes are rejected.`);
+    if (!offline && !below) sentences.push("All partitions keep a leader and accept acks=all writes.");
+    return sentences;
+  },
+  drain(pool, id) {
+    const { replicas = 0 } = pool.counts().byBroker.get(id) ?? {};
+    return [
+      `Broker ${id} is added to spec.drain of BrokerPool ${pool.name.split("/").at(-1)}.`,
+      `Its ${count(replicas, "replica")} and retained data are copied to other brokers, then removed from it. That may take long and uses disk and network.`,
+      `Nothing is unavailable meanwhile. To end it: tidemark drain ${id} --undo`,
+    ];
+  },
+  elect(topic, partition) {
+    const [preferred] = partition.replicas;
+    const from = partition.leader === NONE ? "which has no leader" : `instead of broker ${partition.leader}`;
+    const sentences = [`Broker ${preferred} becomes the leader of ${topic.name}-${partition.number} ${from}.`];
+    if (partition.isr.includes(preferred)) sentences.push("Clients go to the new leader by themselves. No record is lost.");
+    else sentences.push(`Broker ${preferred} is not in sync now, so this will be rejected.`);
+    return sentences;
+  },
+};
 
 export const FILTERS = {
   all: { label: "All", has: () => true },
@@ -334,6 +413,42 @@ const isInternal = (topic) => topic.name.startsWith("__");
 
 export function count(number, what) {
   return `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
+}
+
+// 950, 12.3k, 4.1M.
+export function short(number) {
+  if (number < 1000) return `${Math.round(number)}`;
+  const [unit, divisor] = number < 999_500 ? ["k", 1e3] : number < 999_500_000 ? ["M", 1e6] : ["G", 1e9];
+  const value = number / divisor;
+  return `${value < 99.95 ? value.toFixed(1) : Math.round(value)}${unit}`;
+}
+
+export function bytes(number) {
+  const units = ["B", "kB", "MB", "GB", "TB", "PB"];
+  let value = Math.max(0, number);
+  let unit = 0;
+  while (value >= 999.5 && unit < units.length - 1) [value, unit] = [value / 1000, unit + 1];
+  return `${unit && value < 99.95 ? value.toFixed(1) : Math.round(value)} ${units[unit]}`;
+}
+
+// What a broker's card and page say of its disk: [words, share that is used, state].
+export function diskOf(pool, id) {
+  const found = pool.disk[id];
+  if (!found) return null;
+  const [free, size, state] = found;
+  const words = { Ok: "", NearlyFull: ", nearly full", Full: ", full" }[state] ?? "";
+  return { free: `${bytes(free)} free${words}`, long: `disk ${bytes(free)} free of ${bytes(size)} (${Math.floor((100 * free) / size)} %)${words}`, used: Math.min(1, Math.max(0, 1 - free / size)), state };
+}
+
+// How a replica catches up: for its cell, and in words.
+export function progressTexts({ lag, rate, toGoMs }) {
+  const speed = rate === null ? "" : `${short(rate)}/s`;
+  const toGo = toGoMs === null ? "" : duration(toGoMs);
+  const words = [`${count(lag, "record")} behind`];
+  if (speed) words.push(`copies ${Math.round(rate).toLocaleString("en")}/s`);
+  if (toGo) words.push(`${toGo} to go`);
+  else if (speed && lag) words.push("does not come closer");
+  return { lag: short(lag), speed, toGo, words: words.join(", ") };
 }
 
 export function duration(ms) {

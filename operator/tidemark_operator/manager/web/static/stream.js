@@ -10,7 +10,7 @@ const LAST_PAUSE_MS = 3000;
 const HIDDEN_MS = 60_000;
 
 export class Stream {
-  // on: {pool(pool), change(change, pool), beat(beat), state(name, sentence)}
+  // on: {pool(pool), change(change, pool), beat(beat), progress(), state(name, sentence)}
   constructor(name, on) {
     this.name = name;
     this.on = on;
@@ -78,8 +78,13 @@ export class Stream {
       this.on.change(change, this.pool);
     });
     listen("beat", (beat) => {
-      if (this.pool) this.pool.silence = beat.silenceMs;
+      if (this.pool) [this.pool.silence, this.pool.disk] = [beat.silenceMs, beat.disk ?? {}];
       this.on.beat(beat);
+    });
+    listen("progress", ({ replicas }) => {
+      if (!this.pool || (!replicas.length && !this.pool.progress.size)) return;
+      this.pool.setProgress(replicas);
+      this.on.progress();
     });
     source.onerror = () => this.lost(source, "The connection to the operator is lost.");
     this.heard();

@@ -1,7 +1,7 @@
 // The table of topics and partitions. Only rows in view are elements, however many there are.
 
 import { el, nameOf } from "./dom.js";
-import { CELLS, CLASSES, NONE, count } from "./model.js";
+import { CELLS, CLASSES, NONE, count, progressTexts } from "./model.js";
 
 const AROUND = 6; // rows above and below what is in view
 
@@ -16,6 +16,7 @@ export class Table {
     this.made = new Map(); // key: {element, stamp, index}
     this.active = 0;
     this.brokers = new Map();
+    this.progressOf = () => undefined; // of a replica that catches up: (topic, partition, broker)
     this.height = 34;
     root.addEventListener("scroll", () => this.draw(), { passive: true });
     root.addEventListener("keydown", (event) => this.key(event));
@@ -69,7 +70,7 @@ export class Table {
 
   row(key, line, index) {
     const stamp = line.partition
-      ? `${line.partition.row.join("|")} ${line.klass} ${this.stamp}`
+      ? `${line.partition.row.join("|")} ${line.klass} ${this.stamp} ${this.progressStamp(line)}`
       : `${line.topic.name} ${line.worst} ${line.isOpen} ${JSON.stringify(line.counts)}`;
     let found = this.made.get(key);
     if (!found || found.stamp !== stamp) {
@@ -93,6 +94,12 @@ export class Table {
     found.element.setAttribute("aria-rowindex", index + 1);
     found.element.tabIndex = index === this.active ? 0 : -1;
     return found;
+  }
+
+  // Only replicas out of sync can catch up.
+  progressStamp({ topic, partition }) {
+    if (partition.isr.length === partition.replicas.length) return "";
+    return JSON.stringify(partition.replicas.map((id) => this.progressOf(topic, partition, id)));
   }
 
   topicRow({ topic, worst, counts, total, isOpen }) {
@@ -124,7 +131,7 @@ export class Table {
       el("span", { class: "cname", role: "gridcell" },
         nameOf(topic.name, "name quiet"), el("b", {}, `-${partition.number}`)),
       el("span", { class: "cstate", role: "gridcell" }, badge(klass)),
-      el("span", { class: "ccells", role: "gridcell" }, ...cellsOf(partition, this.brokers)),
+      el("span", { class: "ccells", role: "gridcell" }, ...cellsOf(partition, this.brokers, (id) => this.progressOf(topic, partition, id))),
       el("span", { class: "cmeter", role: "gridcell" }, meter(partition)),
       el("span", { class: "cepoch quiet", role: "gridcell" }, `epoch ${partition.leaderEpoch}`),
     );
@@ -188,19 +195,23 @@ export function badge(klass, label = CLASSES[klass].label) {
     el("i", { "aria-hidden": true }, CLASSES[klass].mark), label ?? CLASSES[klass].label);
 }
 
-export function cellsOf(partition, brokers) {
+export function cellsOf(partition, brokers, progressOf) {
   return partition.replicas.map((id) => {
     const letter = partition.cell(id, brokers);
     const note = partition.adding.includes(id) ? ", being added" : partition.removing.includes(id) ? ", being removed" : "";
-    return replica(letter, id, note);
+    return replica(letter, id, note, "CE".includes(letter) ? progressOf(id) : undefined);
   });
 }
 
-export function replica(letter, id, note = "") {
-  return el("span", { class: "cell", "data-cell": letter, title: `Broker ${id}: ${CELLS[letter]}${note}` },
+export function replica(letter, id, note = "", progress = undefined) {
+  const texts = progress && progressTexts(progress);
+  const what = `${CELLS[letter]}${note}${texts ? `, ${texts.words}` : ""}`;
+  return el("span", { class: "cell", "data-cell": letter, title: `Broker ${id}: ${what}` },
     el("i", { "aria-hidden": true }), el("b", { "aria-hidden": true }, letter),
     el("span", { "aria-hidden": true }, String(id)),
-    el("span", { class: "hidden" }, `broker ${id} ${CELLS[letter]}${note};`));
+    el("span", { class: "hidden" }, `broker ${id} ${what};`),
+    texts && el("span", { class: "progress", "aria-hidden": true },
+      el("span", {}, texts.lag), texts.speed && el("span", { class: "speed" }, texts.speed), texts.toGo && el("span", {}, texts.toGo)));
 }
 
 // In-sync replicas as boxes, with a line after as many as min.insync.replicas wants.

@@ -2,17 +2,18 @@
 
 import { el, nameOf } from "./dom.js";
 import { LiveOffsets, Why } from "./live.js";
-import { count, manifestOf } from "./model.js";
+import { count, diskOf, manifestOf } from "./model.js";
 import { badge } from "./table.js";
 
 export class Subject {
   // on: {close()}
-  constructor(root, more, on) {
+  constructor(root, more, actions, on) {
     this.root = root;
     this.more = more;
+    this.actions = actions;
     this.on = on;
     this.stamp = "";
-    this.why = new Why(el("section", { class: "why", "aria-label": "Why", hidden: true }));
+    this.why = new Why(el("section", { class: "why", "aria-label": "Why", hidden: true }), actions);
     this.offsets = new LiveOffsets(el("div", { class: "live" }));
   }
 
@@ -60,14 +61,16 @@ export class Subject {
     );
   }
 
-  showBroker(pool, id) {
+  // isNow: nothing can be done about an earlier moment.
+  showBroker(pool, id, isNow) {
     this.root.hidden = false;
     this.more.hidden = true;
     this.offsets.stop();
     this.why.hide();
     const broker = pool.brokers.get(id);
     const has = pool.counts().byBroker.get(id) ?? { leads: 0, inSync: 0, replicas: 0 };
-    if (!this.isNew([id, broker, has])) return;
+    const disk = diskOf(pool, id);
+    if (!this.isNew([id, broker, has, disk?.long, isNow && this.actions.areOn])) return;
     const facts = broker && [
       broker.restarting ? `${broker.state}, being restarted` : broker.state,
       broker.rack && `rack ${broker.rack}`,
@@ -80,7 +83,9 @@ export class Subject {
     ];
     this.root.replaceChildren(
       this.head(`Broker ${id}`),
+      ...(broker && disk ? [el("p", { class: "diskline", "data-disk": disk.state }, disk.long[0].toUpperCase() + disk.long.slice(1))] : []),
       el("p", { class: "quiet wrap" }, facts ? facts.filter(Boolean).join(" · ") : "There is no broker of this id in the pool."),
+      ...(broker && isNow ? [el("p", { class: "acts" }, ...this.actions.ofBroker(pool, id))] : []),
     );
   }
 

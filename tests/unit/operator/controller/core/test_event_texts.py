@@ -15,6 +15,7 @@ from tidemark_operator.controller.core.event_texts import (
     standing,
 )
 from tidemark_operator.controller.core.timeline import (
+    ActionRequested,
     BrokerChanged,
     BrokerTurn,
     Cause,
@@ -22,6 +23,7 @@ from tidemark_operator.controller.core.timeline import (
     Event,
     Fact,
     Grounds,
+    PageAction,
     PartitionChanged,
     PartitionsCreated,
     RollStep,
@@ -210,6 +212,17 @@ def test_a_change_read_from_the_store_has_no_reason_to_tell() -> None:
             "this controller took over under controller epoch 9 with 3 brokers and 1 partition",
         ),
         (RollStep(NO_BROKER, True, "waiting: broker 1 is away"), "RollWaits", None),
+        (
+            ActionRequested(PageAction.DRAIN, BrokerId(1), "10.0.0.4"),
+            "ActionRequested",
+            "drain of broker 1 requested on the live page from 10.0.0.4",
+        ),
+        (
+            ActionRequested(PageAction.ELECT, BrokerId(1), "10.0.0.4", topic(), 3),
+            "ActionRequested",
+            "election of broker 1, the preferred leader of orders-3, requested on the live page"
+            " from 10.0.0.4",
+        ),
     ],
 )
 def test_each_event_has_a_kind_and_a_sentence(fact: Fact, kind: str, sentence: str | None) -> None:
