@@ -59,13 +59,15 @@ class CommandParser(argparse.ArgumentParser):
             )
 
     def options(self) -> list[str]:
-        """Return all options, including those of sub-commands."""
-        found = list(self._option_string_actions)
+        return list(self._option_string_actions)
+
+    def chosen(self, parsed: argparse.Namespace) -> "CommandParser":
+        """Return the parser of the command that was given, or of its action."""
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
-                for command in action.choices.values():
-                    found += command.options()
-        return found
+                command = action.choices.get(str(getattr(parsed, action.dest, "")))
+                return command.chosen(parsed) if command is not None else self
+        return self
 
 
 def _near(value: object, names: Iterable[str]) -> str:
@@ -186,10 +188,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if rest and hasattr(parsed, "values") and not any(word.startswith("-") for word in rest):
         parsed.values = [*parsed.values, *rest]
     elif rest:
-        unknown = next((word for word in rest if word.startswith("-")), "")
-        known = f"`tidemark {parsed.command} --help` lists those that there are"
-        near = _near(unknown.partition("=")[0], top.options()) if unknown else ""
-        top.error(f"unrecognized arguments: {' '.join(rest)}{near}; {known}")
+        unknown = next((word for word in rest if word.startswith("-")), "").partition("=")[0]
+        chosen = top.chosen(parsed)
+        near = _near(unknown, [*top.options(), *chosen.options()]) if unknown else ""
+        known = f"see `{chosen.prog} --help`"
+        top.error(f"unrecognized arguments: {' '.join(rest)}{near or ';'} {known}")
     given = [option for option in TARGET_OPTIONS if getattr(parsed, option) is not None]
     if parsed.command in WITHOUT_TARGET and given:
         top.error(f"`tidemark {parsed.command}` has no --{given[0]}")

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from tidemark_client.errors import EXIT_USAGE, CommandFailed
+from tidemark_client.errors import EXIT_FAILED, EXIT_USAGE, CommandFailed
 from tidemark_client.http_session import HttpSession, TimeLimits
 from tidemark_client.kubernetes_objects import KubernetesObjects
 from tidemark_client.targets import find_target
@@ -20,6 +20,7 @@ EVENTS_PATH = "/v1/events"
 WHY_PATH = "/v1/why"
 LIMITS = TimeLimits(30.0, 2.0)
 STANDBY = 503
+BAD_REQUEST = 400
 
 
 class ControllerApi(Protocol):
@@ -98,7 +99,8 @@ def _document(status: int, body: bytes) -> dict[str, Any]:
         return document
     problems = document.get("problems") if isinstance(document, dict) else None
     if problems:
-        raise CommandFailed(str(problems[0]), exit_code=EXIT_USAGE if status in (400, 404) else 1)
+        code = EXIT_USAGE if status == BAD_REQUEST else EXIT_FAILED
+        raise CommandFailed(str(problems[0]), exit_code=code)
     raise CommandFailed(
         "The active controller gave no usable response.",
         expected="the controller's JSON with status 200",

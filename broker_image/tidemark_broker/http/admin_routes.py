@@ -254,10 +254,11 @@ class AdminRoutes:
 
     def _other_metrics(self) -> tuple[Iterator[str], ...]:
         view = self._view
+        gauges, offsets = view.group_gauges(), view.group_offsets(MOST_GROUP_OFFSETS)
         return (
             view.crc_failures.render(),
-            render_groups(view.group_gauges(), view.group_counts, view.metrics_profile),
-            render_group_offsets(view.group_offsets(MOST_GROUP_OFFSETS), view.metrics_profile),
+            render_groups(gauges, view.group_counts, view.metrics_profile),
+            render_group_offsets(offsets, gauges.offsets, view.metrics_profile),
             view.kafka_requests.render(),
             self._request_metrics.render(self._admission.requests_in_flight),
         )

@@ -213,9 +213,21 @@ LAG = Family(
 )
 
 
-def render_group_offsets(offsets: Sequence[GroupOffset], profile: MetricsProfile) -> Iterator[str]:
+NOT_EXPORTED = Family(
+    "group_offsets_not_exported",
+    "gauge",
+    "Partitions of group_offsets without series for offset and lag, for their number.",
+)
+
+
+def render_group_offsets(
+    offsets: Sequence[GroupOffset], committed: int, profile: MetricsProfile
+) -> Iterator[str]:
+    """Render these offsets, and how many of all that are `committed` they leave out."""
     if not profile.includes(COMMITTED.profile):
         return
+    yield NOT_EXPORTED.head
+    yield NOT_EXPORTED.sample(max(0, committed - len(offsets)))
     yield COMMITTED.head
     yield from _in_parts(COMMITTED.sample(each.offset, **_labels(each)) for each in offsets)
     yield LAG.head

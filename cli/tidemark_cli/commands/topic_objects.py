@@ -66,6 +66,15 @@ async def create(arguments: argparse.Namespace, output: Output) -> int:
     return EXIT_OK
 
 
+async def _check_pool(arguments: argparse.Namespace) -> None:
+    """Raise CommandFailed if --pool names a pool that does not exist."""
+    if arguments.pool is None:
+        return
+    names = [each["metadata"]["name"] for each in await list_objects(arguments, "BrokerPool")]
+    if names and arguments.pool not in names:
+        raise not_found("BrokerPool", arguments.pool, names)
+
+
 async def _check_replication(arguments: argparse.Namespace, pool: str, wanted: int | None) -> None:
     """Refuse what no broker could hold, as Kafka does (INVALID_REPLICATION_FACTOR)."""
     pools = await list_objects(arguments, "BrokerPool")
@@ -182,6 +191,7 @@ async def find_topic(arguments: argparse.Namespace, wanted: str) -> Manifest:
     older one, which owns it. Raises CommandFailed.
     """
     every = await list_objects(arguments, "Topic")
+    await _check_pool(arguments)
     if not every:
         return await read_object(arguments, "Topic", wanted)  # says why there are none
     items = [each for each in every if arguments.pool in (None, pool_name(each))]

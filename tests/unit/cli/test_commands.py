@@ -55,7 +55,10 @@ def test_an_unknown_option_names_the_commands_own_help(capsys: pytest.CaptureFix
     with pytest.raises(SystemExit) as ended:
         parse(["status", "--nonsense"])
     assert ended.value.code == 2
-    assert "unrecognized arguments: --nonsense; `tidemark status --help`" in capsys.readouterr().err
+    assert (
+        "unrecognized arguments: --nonsense; see `tidemark status --help`"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,10 @@ def test_the_version_loads_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
         (("groups", "reset", "g", "--topic", "t"), "arguments are required: --to"),
         (("produce", "t", "x", "--ack", "1"), "unrecognized arguments: --ack 1, did you mean"),
         (("topics", "create", "t", "--partition", "2"), "did you mean --partitions?"),
+        (
+            ("topics", "delete", "t", "--yes"),  # an option of another action
+            "unrecognized arguments: --yes; see `tidemark topics delete --help`",
+        ),
         (("produce", "t", "x", "--acks", "2"), "unknown acks '2'"),
         (("dev", "--server", "a:1"), "unrecognized arguments: --server"),
         (("--server", "a:1", "dev"), "`tidemark dev` has no --server"),

@@ -94,6 +94,8 @@ def test_not_found_is_one_sentence_and_one_exit_code(words: tuple[str, ...]) -> 
         (("elect", "orders", "7", "0"), "Partition 'orders-7' not found. Partitions: orders-0"),
         (("status", "--pool", "x"), "BrokerPool 'x' not found. BrokerPools: default"),
         (("topics", "create", "t", "--pool", "x"), "BrokerPool 'x' not found."),
+        (("why", "orders", "--pool", "x"), "BrokerPool 'x' not found. BrokerPools: default"),
+        (("elect", "orders", "0", "0", "--pool", "x"), "BrokerPool 'x' not found."),
     ],
 )
 def test_other_things_that_are_not_found_are_told_alike(

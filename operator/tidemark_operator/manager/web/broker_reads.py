@@ -7,6 +7,7 @@ not depend on how many pages there are.
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from itertools import islice, zip_longest
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -176,13 +177,7 @@ class BrokerReads:
             if found is not None:
                 break
         groups = [] if found is None else found.groups[:MAX_GROUPS]
-        committed = {
-            (each.topic, each.partition): None
-            for group in groups
-            for each in group.offsets
-            if topic in ("", each.topic)
-        }
-        ends = await self._ends(active, find, list(committed)[:GROUP_PARTITIONS])
+        ends = await self._ends(active, find, partitions_of(groups, topic))
         return [_group_document(group, ends, topic) for group in groups]
 
     async def _ends(
@@ -231,16 +226,26 @@ class BrokerReads:
             return None
 
 
+def partitions_of(groups: Sequence[Group], topic: str) -> list[tuple[str, int]]:
+    """Return at most GROUP_PARTITIONS committed partitions, one of each group in turn."""
+    committed = [[each for each in group.offsets if topic in ("", each.topic)] for group in groups]
+    in_turn = (each for turn in zip_longest(*committed) for each in turn if each is not None)
+    found = dict.fromkeys((each.topic, each.partition) for each in in_turn)
+    return list(islice(found, GROUP_PARTITIONS))
+
+
 def _group_document(group: Group, ends: Mapping[tuple[str, int], int], topic: str) -> Document:
+    offsets = [
+        (each.topic, each.partition, each.offset, ends.get((each.topic, each.partition)))
+        for each in group.offsets
+        if topic in ("", each.topic)
+    ]
     return {
         "group": group.group,
         "state": group.state,
         "members": len(group.members),
-        "offsets": [
-            (each.topic, each.partition, each.offset, ends.get((each.topic, each.partition)))
-            for each in group.offsets
-            if topic in ("", each.topic)
-        ],
+        "offsets": offsets,
+        "partitionsNotRead": sum(end is None for *_, end in offsets),  # not in the lag
     }
 
 

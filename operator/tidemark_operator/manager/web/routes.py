@@ -228,7 +228,7 @@ def leader_sentence(address: str) -> str:
 def problem(status: int, sentence: str) -> web.Response:
     return web.Response(
         status=status,
-        body=encode({"problem": sentence}),
+        body=encode({"problems": [sentence], "problem": sentence}),
         content_type="application/json",
         headers={**SAFE_HEADERS, "Cache-Control": "no-store"},
     )
