@@ -1,14 +1,15 @@
 """Draw the in-sync sets of a pool in a terminal: the words and marks of the live ISR page.
 
-Each partition is a row of replica cells, one column a broker: L leader, S in sync, C catching up,
-F fenced, M missing. What is not well comes first; what does not fit is counted. Pure: it returns
-lines.
+Each partition is a row of replica cells, one column a broker: L leader, S in sync, C catching up, E
+eligible leader, F fenced, M missing. What is not well comes first; what does not fit is counted.
+Disks and progress are shown where the controller says them. Pure: it returns lines.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from rich.text import Text
 from tidemark_client.cluster_status import BrokerRow, ClusterStatus
@@ -17,6 +18,7 @@ from tidemark_client.metadata import NO_LEADER, PartitionView, TopicView
 from tidemark_cli.terminal_text import visible
 
 MAX_NAME = 32
+LEGEND = "L leader  S in sync  C catching up  E eligible leader  F fenced  M missing"
 MIN_ROWS = 3
 
 
@@ -66,6 +68,8 @@ def cell_of(view: PartitionView, broker_id: int, brokers: dict[int, BrokerRow]) 
         return "L"
     if broker_id in view.in_sync_replicas:
         return "S"
+    if broker_id in view.eligible_leaders:
+        return "E"
     state = brokers[broker_id].state if broker_id in brokers else "Gone"
     return {"Active": "C", "Draining": "C", "Gone": "M"}.get(state, "F")
 
@@ -74,10 +78,78 @@ CELL_STYLES = {
     "L": "bold reverse",
     "S": "green",
     "C": "yellow",
+    "E": "magenta",
     "F": "red",
     "M": "bold red",
     "·": "dim",
 }
+
+
+DISK_TEXTS = {
+    "Ok": ("", "default"),
+    "NearlyFull": (", nearly full", "yellow"),
+    "Full": (", full", "bold red"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    free_bytes: int
+    size_bytes: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A replica that catches up."""
+
+    topic: str
+    partition: int
+    broker_id: int
+    lag_records: int
+    records_per_second: float | None
+    to_go_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What the controller says of disks and of replicas that catch up."""
+
+    disks: Mapping[int, Disk] = field(default_factory=dict)
+    catching_up: tuple[Progress, ...] = ()
+
+    def lag_of(self, broker_id: int) -> int:
+        return sum(each.lag_records for each in self.catching_up if each.broker_id == broker_id)
+
+
+NO_FIGURES = Figures()
+
+
+def read_figures(body: Mapping[str, Any]) -> Figures:
+    """Read the controller's GET /v1/isr/figures; what is not understood is not shown."""
+    try:
+        return Figures(
+            {
+                int(each["brokerId"]): Disk(
+                    int(each["diskFreeBytes"]), int(each["diskSizeBytes"]), str(each["diskState"])
+                )
+                for each in body["brokers"]
+                if "diskSizeBytes" in each
+            },
+            tuple(
+                Progress(
+                    str(each["topic"]),
+                    int(each["partition"]),
+                    int(each["brokerId"]),
+                    int(each["lagRecords"]),
+                    each["recordsPerSecond"],
+                    each["toGoMs"],
+                )
+                for each in body["catchingUp"]
+            ),
+        )
+    except (KeyError, TypeError, ValueError):
+        return NO_FIGURES
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +176,17 @@ def summary(status: ClusterStatus, rows: Sequence[Row]) -> str:
     return f"{active} of {len(wanted)} brokers active · {partitions}"
 
 
-def lines_of(status: ClusterStatus, *, width: int, height: int) -> list[Text]:
+def lines_of(
+    status: ClusterStatus, figures: Figures = NO_FIGURES, *, width: int, height: int
+) -> list[Text]:
     """Return the lines of one pool; `height` bounds them, and more is counted."""
     rows = rows_of(status.topics)
     brokers = {row.broker_id: row for row in status.brokers if row.state != "Gone"}
     replicas = {each for row in rows for each in row.view.replicas}
     ids = sorted(replicas | brokers.keys())
     lines = [Text(summary(status, rows), style="bold"), Text()]
-    lines += _broker_lines(brokers, rows, height // 3)
+    lines += _broker_lines(brokers, rows, figures, height // 3)
+    lines += _progress_lines(figures, width, max(1, height // 6))
     lines.append(Text())
     room = max(MIN_ROWS, height - len(lines) - 3)
     shown = rows if len(rows) <= room else rows[: room - 1]
@@ -121,24 +196,90 @@ def lines_of(status: ClusterStatus, *, width: int, height: int) -> list[Text]:
         rest = Counter(row.health for row in rows[len(shown) :])
         more = ", ".join(f"{rest[health]} {health.words}" for health in Health if rest[health])
         lines.append(Text(f"and {len(rows) - len(shown)} more: {more}", style="dim"))
-    lines += [Text(), Text("L leader  S in sync  C catching up  F fenced  M missing", style="dim")]
+    lines += [Text(), Text(LEGEND, style="dim")]
     return lines
 
 
-def _broker_lines(brokers: dict[int, BrokerRow], rows: Sequence[Row], room: int) -> list[Text]:
+def _broker_lines(
+    brokers: dict[int, BrokerRow], rows: Sequence[Row], figures: Figures, room: int
+) -> list[Text]:
     leads = Counter(row.view.leader for row in rows)
     in_sync = Counter(each for row in rows for each in row.view.in_sync_replicas)
     replicas = Counter(each for row in rows for each in row.view.replicas)
-    lines = [Text(f"{'BROKER':<8}{'STATE':<10}{'LEADS':>7}{'IN SYNC':>12}", style="dim")]
+    more = f"{'LAG':>9}  DISK" if figures.disks else ""
+    lines = [Text(f"{'BROKER':<8}{'STATE':<10}{'LEADS':>7}{'IN SYNC':>12}{more}", style="dim")]
     ranked = sorted(brokers.values(), key=lambda row: (row.state == "Active", row.broker_id))
     for row in ranked[: max(MIN_ROWS, room)]:
         kept = f"{in_sync[row.broker_id]}/{replicas[row.broker_id]}"
         line = Text(f"{row.broker_id:<8}")
         line.append(f"{row.state:<10}", style="green" if row.state == "Active" else "bold red")
-        lines.append(line.append(f"{leads[row.broker_id]:>7}{kept:>12}"))
+        line.append(f"{leads[row.broker_id]:>7}{kept:>12}", style="default")
+        if figures.disks:
+            line.append(f"{short(figures.lag_of(row.broker_id)):>9}  ", style="default")
+            line.append(*disk_text(figures.disks.get(row.broker_id)))
+        lines.append(line)
     if len(ranked) > max(MIN_ROWS, room):
         lines.append(Text(f"and {len(ranked) - max(MIN_ROWS, room)} more", style="dim"))
     return lines
+
+
+def disk_text(disk: Disk | None) -> tuple[str, str]:
+    """Return what is free, and its style."""
+    if disk is None:
+        return "not reported", "dim"
+    words, style = DISK_TEXTS.get(disk.state, ("", "default"))
+    return f"{bytes_text(disk.free_bytes)} of {bytes_text(disk.size_bytes)} free{words}", style
+
+
+def _progress_lines(figures: Figures, width: int, room: int) -> list[Text]:
+    """Return a line for each replica that catches up, the most behind first."""
+    ranked = sorted(figures.catching_up, key=lambda each: -each.lag_records)
+    if not ranked:
+        return []
+    lines = [Text(), Text("CATCHING UP", style="dim")]
+    for each in ranked[:room]:
+        line = Text(f"{_short(visible(each.topic))}-{each.partition} on broker {each.broker_id}: ")
+        line.append(progress_text(each), style="yellow")
+        line.truncate(width, overflow="ellipsis")
+        lines.append(line)
+    if len(ranked) > room:
+        lines.append(Text(f"and {len(ranked) - room} more", style="dim"))
+    return lines
+
+
+def progress_text(progress: Progress) -> str:
+    parts = [f"{short(progress.lag_records)} behind"]
+    if progress.records_per_second is not None:
+        parts.append(f"{short(progress.records_per_second)}/s")
+        if progress.to_go_ms is not None:
+            parts.append(f"{seconds_text(progress.to_go_ms)} to go")
+        elif progress.lag_records:
+            parts.append("does not come closer")
+    return ", ".join(parts)
+
+
+def short(number: float) -> str:
+    """Return 950, 12.3k or 4.1M."""
+    for unit, divisor in (("", 1.0), ("k", 1e3), ("M", 1e6)):
+        if number < 999.5 * divisor:
+            return f"{number / divisor:.{1 if unit and number < 99.95 * divisor else 0}f}{unit}"
+    return f"{number / 1e9:.1f}G"
+
+
+def bytes_text(number: float) -> str:
+    """Return 950 B or 12.3 GB."""
+    units = ("B", "kB", "MB", "GB", "TB", "PB")
+    power = 0
+    while number >= 999.5 and power < len(units) - 1:
+        number, power = number / 1000, power + 1
+    return f"{number:.{1 if power and number < 99.95 else 0}f} {units[power]}"
+
+
+def seconds_text(ms: int) -> str:
+    """Return 4.2 s, 50 s or 7 min."""
+    if ms < 10_000:
+        return f"{ms / 1000:.1f} s"
+    return f"{ms // 1000} s" if ms < 120_000 else f"{ms // 60_000} min"
 
 
 def _partition_lines(

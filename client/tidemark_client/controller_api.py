@@ -18,6 +18,7 @@ from tidemark_client.targets import find_target
 
 EVENTS_PATH = "/v1/events"
 WHY_PATH = "/v1/why"
+FIGURES_PATH = "/v1/isr/figures"
 LIMITS = TimeLimits(30.0, 2.0)
 STANDBY = 503
 BAD_REQUEST = 400

@@ -27,6 +27,7 @@ class PartitionView:
     high_watermark: int = -1
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    eligible_leaders: tuple[int, ...] = ()  # not in sync, but known to hold all committed records
 
     @property
     def is_moving(self) -> bool:
@@ -129,6 +130,9 @@ def read_partition(body: Any) -> PartitionView:
         high_watermark=int(_field(body, "high_watermark", "highWatermark", default=-1)),
         adding=tuple(int(each) for each in _field(body, "adding", default=())),
         removing=tuple(int(each) for each in _field(body, "removing", default=())),
+        eligible_leaders=tuple(
+            _broker_id(each) for each in _field(body, "eligibleLeaders", default=())
+        ),
     )
 
 

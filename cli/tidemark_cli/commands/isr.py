@@ -13,12 +13,25 @@ from typing import Any
 from rich.console import Console, Group
 from rich.text import Text
 from tidemark_client.cluster_status import ClusterStatus
-from tidemark_client.controller_api import EVENTS_PATH, ControllerApi, open_controller
+from tidemark_client.controller_api import (
+    EVENTS_PATH,
+    FIGURES_PATH,
+    ControllerApi,
+    open_controller,
+)
 from tidemark_client.errors import EXIT_OK, EXIT_USAGE, CommandFailed, not_found
 
 from tidemark_cli.commands.status import cluster_status
 from tidemark_cli.commands.why import moment
-from tidemark_cli.isr_view import lines_of, rows_of, summary
+from tidemark_cli.isr_view import (
+    NO_FIGURES,
+    Disk,
+    Figures,
+    lines_of,
+    read_figures,
+    rows_of,
+    summary,
+)
 from tidemark_cli.objects import object_namespace
 from tidemark_cli.output import Output
 from tidemark_cli.terminal_text import visible
@@ -58,7 +71,11 @@ async def _print(arguments: argparse.Namespace, output: Output) -> int:
     """Print the state once, or again and again where no screen can be drawn over."""
     while True:
         pool, status = await _status(arguments)
-        output.result(_document(pool, status), partial(_draw, pool=pool, status=status))
+        figures = await _figures_once(arguments, pool)
+        output.result(
+            _document(pool, status, figures),
+            partial(_draw, pool=pool, status=status, figures=figures),
+        )
         if arguments.watch is None:
             return EXIT_OK
         await asyncio.sleep(arguments.watch)
@@ -86,12 +103,36 @@ async def _screen(
     try:
         pool, status = await _status(arguments)
         events = await _latest(arguments, controller, pool)
+        figures = await _figures(arguments, controller, pool)
     except CommandFailed as lost:
         return Group(Text(f"{now}  connection lost: {lost.sentence}", style="bold red"))
     height = console.height - EVENT_LINES - 4
-    lines = lines_of(status, width=console.width, height=height)
+    lines = lines_of(status, figures, width=console.width, height=height)
     heading = Text(f"pool {visible(pool)}  {now}", style="bold reverse")
     return Group(heading, *lines, Text(), *_event_lines(events, console.width))
+
+
+async def _figures_once(arguments: argparse.Namespace, pool: str) -> Figures:
+    """Return the controller's figures; none where only brokers answer."""
+    try:
+        controller = await open_controller(arguments)
+    except CommandFailed:
+        return NO_FIGURES
+    try:
+        return await _figures(arguments, controller, pool)
+    finally:
+        await controller.close()
+
+
+async def _figures(arguments: argparse.Namespace, controller: ControllerApi, pool: str) -> Figures:
+    """Return disks and replicas that catch up; none from a controller of an earlier version."""
+    key = f"{await object_namespace(arguments)}/{pool}"
+    try:
+        figures = read_figures(await controller.get(FIGURES_PATH, pool=key))
+    except CommandFailed:
+        return NO_FIGURES
+    wanted = (each for each in figures.catching_up if arguments.topic in (None, each.topic))
+    return replace(figures, catching_up=tuple(wanted))
 
 
 async def _latest(
@@ -133,19 +174,36 @@ async def _status(arguments: argparse.Namespace) -> tuple[str, ClusterStatus]:
     return pool, status
 
 
-def _draw(console: Console, pool: str, status: ClusterStatus) -> None:
-    lines = lines_of(status, width=console.width, height=len(rows_of(status.topics)) * 2 + 100)
+def _draw(console: Console, pool: str, status: ClusterStatus, figures: Figures) -> None:
+    lines = lines_of(
+        status, figures, width=console.width, height=len(rows_of(status.topics)) * 2 + 100
+    )
     console.print(Text(f"pool {visible(pool)}", style="bold"))
     for line in lines:
         console.print(line)
 
 
-def _document(pool: str, status: ClusterStatus) -> dict[str, Any]:
+def _document(pool: str, status: ClusterStatus, figures: Figures) -> dict[str, Any]:
     rows = rows_of(status.topics)
     return {
         "pool": pool,
         "summary": summary(status, rows),
-        "brokers": [{"brokerId": row.broker_id, "state": row.state} for row in status.brokers],
+        "brokers": [
+            {"brokerId": row.broker_id, "state": row.state}
+            | _disk_document(figures.disks.get(row.broker_id))
+            for row in status.brokers
+        ],
+        "catchingUp": [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "brokerId": each.broker_id,
+                "lagRecords": each.lag_records,
+                "recordsPerSecond": each.records_per_second,
+                "toGoMs": each.to_go_ms,
+            }
+            for each in figures.catching_up
+        ],
         "partitions": [
             {
                 "topic": row.topic,
@@ -155,8 +213,19 @@ def _document(pool: str, status: ClusterStatus) -> dict[str, Any]:
                 "leaderEpoch": row.view.leader_epoch,
                 "replicas": row.view.replicas,
                 "isr": row.view.in_sync_replicas,
+                "eligibleLeaders": row.view.eligible_leaders,
                 "minIsr": row.view.min_insync_replicas,
             }
             for row in rows
         ],
+    }
+
+
+def _disk_document(disk: Disk | None) -> dict[str, Any]:
+    if disk is None:
+        return {}
+    return {
+        "diskFreeBytes": disk.free_bytes,
+        "diskSizeBytes": disk.size_bytes,
+        "diskState": disk.state,
     }

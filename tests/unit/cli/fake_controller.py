@@ -71,6 +71,7 @@ class FakeController:
     uptime_ms: int = 3_600_000
     events: list[dict[str, Any]] = field(default_factory=list)
     why: dict[str, Any] = field(default_factory=dict)
+    figures: dict[str, Any] | None = None
     is_standby: bool = False
     queries: list[dict[str, str]] = field(default_factory=list)  # of /v1/events and /v1/why
 
@@ -142,20 +143,7 @@ class FakeController:
 
         app.router.add_get("/v1/status", status)
 
-        async def events(request: web.Request) -> web.Response:
-            self.queries.append(dict(request.query))
-            after, limit = int(request.query["after"]), int(request.query["limit"])
-            found = [each for each in self.events if each["number"] > after][:limit]
-            return _json(200, {"term": 1, "newest": len(self.events), "events": found})
-
-        async def why(request: web.Request) -> web.Response:
-            self.queries.append(dict(request.query))
-            if self.is_standby:
-                return _json(503, {"problems": ["this operator is on standby: ask x:8070"]})
-            return _json(200, self.why)
-
-        app.router.add_get("/v1/events", events)
-        app.router.add_get("/v1/why", why)
+        self._add_event_routes(app)
         app.router.add_get("/v1/local", local)
         app.router.add_get("/{pool}/{broker}/brokers", brokers)
         app.router.add_get("/{pool}/{broker}/topics", topics_of_pool)
@@ -163,6 +151,30 @@ class FakeController:
         app.router.add_post("/v1/{plural}", create)
         app.router.add_route("*", "/v1/{plural}/{name}", one)
         return app
+
+    def _add_event_routes(self, app: web.Application) -> None:
+        async def events(request: web.Request) -> web.Response:
+            self.queries.append(dict(request.query))
+            after, limit = int(request.query["after"]), int(request.query["limit"])
+            found = [each for each in self.events if each["number"] > after][:limit]
+            return _json(200, {"term": 1, "newest": len(self.events), "events": found})
+
+        async def figures(request: web.Request) -> web.Response:
+            if self.figures is None:
+                raise web.HTTPNotFound  # of an earlier version
+            return _json(200, self.figures)
+
+        async def why(request: web.Request) -> web.Response:
+            self.queries.append(dict(request.query))
+            if self.is_standby:
+                return _json(503, {"problems": ["this operator is on standby: ask x:8070"]})
+            if not self.why:
+                return _json(404, {"problems": ["partition orders-9 not found: expected 0 to 2"]})
+            return _json(200, self.why)
+
+        app.router.add_get("/v1/events", events)
+        app.router.add_get("/v1/why", why)
+        app.router.add_get("/v1/isr/figures", figures)
 
 
 def _json(status: int, body: Any) -> web.Response:

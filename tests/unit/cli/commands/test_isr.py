@@ -1,5 +1,9 @@
 """`tidemark isr` prints the in-sync sets of one pool."""
 
+import json
+
+import pytest
+
 from tests.unit.cli.fake_controller import FakeController, partition, rejection, run_command
 
 
@@ -14,6 +18,30 @@ def test_the_state_is_printed_once_without_watch() -> None:
     lines = run_command(controller(), "isr").out.splitlines()
     assert lines[:2] == ["pool default", "3 of 3 brokers active · 1 no leader, 2 in sync"]
     assert any(line.startswith("✕ orders") for line in lines)
+
+
+def test_disks_and_catching_up_come_from_the_controller(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fake = controller()
+    progress = {"partition": 1, "brokerId": 1, "lagRecords": 50}
+    unknown = {"recordsPerSecond": None, "toGoMs": None}
+    disk = {"diskFreeBytes": 10**9, "diskSizeBytes": 10**10, "diskState": "NearlyFull"}
+    fake.figures = {
+        "brokers": [{"brokerId": 0, "silenceMs": 1} | disk],
+        "catchingUp": [{"topic": name} | progress | unknown for name in ("orders", "other")],
+    }
+    lines = run_command(fake, "isr", "other").out.splitlines()
+    assert any(line.endswith("1.0 GB of 10.0 GB free, nearly full") for line in lines)
+    assert "other-1 on broker 1: 50 behind" in lines
+    assert not any(line.startswith("orders") for line in lines)
+    run_command(fake, "isr", is_json=True)
+    document = json.loads(capsys.readouterr().out)
+    assert document["brokers"][:2] == [
+        {"brokerId": 0, "state": "Active"} | disk,
+        {"brokerId": 1, "state": "Active"},
+    ]
+    assert [each["topic"] for each in document["catchingUp"]] == ["orders", "other"]
 
 
 def test_one_topic_can_be_shown_alone() -> None:

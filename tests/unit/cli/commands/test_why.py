@@ -81,3 +81,11 @@ def test_a_standby_is_reported_with_the_leader_that_it_names() -> None:
     fake = controller()
     fake.is_standby = True
     assert rejection(fake, "why", "orders").sentence == "this operator is on standby: ask x:8070"
+
+
+def test_missing_partition_is_not_found_like_any_other() -> None:
+    fake = controller()
+    fake.why = {}
+    failed = rejection(fake, "why", "orders", "9")
+    assert failed.sentence == "partition orders-9 not found: expected 0 to 2"
+    assert failed.exit_code == 1
