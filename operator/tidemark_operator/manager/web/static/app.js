@@ -256,7 +256,7 @@ function brokerCard(id) {
     onclick: () => go({ broker: view.broker === id ? NONE : id, topic: "", page: "" }) },
     el("i", { "aria-hidden": true }), el("b", {}, `Broker ${id}`), el("span", { class: "bstate" }),
     el("span", { class: "bfacts" }), el("span", { class: "quiet bheard" }),
-    el("span", { class: "bdisk" }, el("i", { class: "gauge", "aria-hidden": true }, el("i")), el("span")));
+    el("span", { class: "bdisk" }, el("i", { class: "gauge", "aria-hidden": true }, el("i")), el("span", {}, el("span", { class: "noun" }, "disk "), el("span"))));
 }
 
 function drawDisk(element, disk) {
@@ -264,7 +264,7 @@ function drawDisk(element, disk) {
   element.dataset.disk = disk?.state ?? "";
   gauge.hidden = !disk;
   gauge.firstChild.style.width = `${Math.round(100 * (disk?.used ?? 0))}%`;
-  setText(words, disk ? `disk ${disk.free}` : "disk not reported");
+  setText(words.lastChild, disk ? disk.short : "not reported");
 }
 
 function heardText(broker, silenceMs) {

@@ -266,8 +266,10 @@ function undo(past, copied, event) {
 export function healthOf(pool) {
   const [level, sentence] = healthOfPartitions(pool);
   const [worst, disks] = healthOfDisks(pool);
+  if (!disks) return [level, sentence];
   const levels = ["good", "warn", "bad"];
-  return [levels[Math.max(levels.indexOf(level), levels.indexOf(worst))], disks ? `${sentence} ${disks}` : sentence];
+  const isWorse = levels.indexOf(worst) > levels.indexOf(level);
+  return isWorse ? [worst, `${disks} ${sentence}`] : [level, `${sentence} ${disks}`];
 }
 
 function healthOfDisks(pool) {
@@ -436,8 +438,13 @@ export function diskOf(pool, id) {
   const found = pool.disk[id];
   if (!found) return null;
   const [free, size, state] = found;
-  const words = { Ok: "", NearlyFull: ", nearly full", Full: ", full" }[state] ?? "";
-  return { free: `${bytes(free)} free${words}`, long: `disk ${bytes(free)} free of ${bytes(size)} (${Math.floor((100 * free) / size)} %)${words}`, used: Math.min(1, Math.max(0, 1 - free / size)), state };
+  const words = { NearlyFull: "nearly full", Full: "full" }[state];
+  return {
+    state,
+    used: Math.min(1, Math.max(0, 1 - free / size)),
+    short: words ? `${words}: ${bytes(free)} free` : `${bytes(free)} free`,
+    long: `Disk ${words ? `${words}: ` : ""}${bytes(free)} free of ${bytes(size)} (${Math.floor((100 * free) / size)} %)`,
+  };
 }
 
 // How a replica catches up: for its cell, and in words.

@@ -83,7 +83,7 @@ export class Subject {
     ];
     this.root.replaceChildren(
       this.head(`Broker ${id}`),
-      ...(broker && disk ? [el("p", { class: "diskline", "data-disk": disk.state }, disk.long[0].toUpperCase() + disk.long.slice(1))] : []),
+      ...(broker && disk ? [el("p", { class: "diskline", "data-disk": disk.state }, disk.long)] : []),
       el("p", { class: "quiet wrap" }, facts ? facts.filter(Boolean).join(" · ") : "There is no broker of this id in the pool."),
       ...(broker && isNow ? [el("p", { class: "acts" }, ...this.actions.ofBroker(pool, id))] : []),
     );
