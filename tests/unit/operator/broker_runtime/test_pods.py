@@ -156,3 +156,16 @@ def test_a_leaders_pod_is_dead_only_when_a_live_read_says_so(tmp_path: Path) -> 
         store.close()
 
     asyncio.run(story())
+
+
+def test_kill_deletes_the_pod_that_there_is(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = CountingStore(tmp_path / "objects.db")
+        runtime = PodRuntime(store, PodSettings())
+        for action in plan_pool(POOL, await runtime.observe(POOL)):
+            await runtime.apply(POOL, action)
+        assert await runtime.kill("shop/default", ZERO)
+        assert [each["metadata"]["name"] for each in await store.list(POD, "shop")] == ["default-1"]
+        assert not await runtime.kill("shop/default", ZERO)
+
+    asyncio.run(story())

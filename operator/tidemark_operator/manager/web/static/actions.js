@@ -17,8 +17,8 @@ export class Actions {
     if (!this.areOn) return [];
     const noun = this.kills === "pod" ? "pod" : "process";
     return [
-      this.button(`Drain broker ${id}`, () => whatHappens.drain(pool, id), "drain", { pool: pool.name, broker: id }),
-      this.button(`Kill this ${noun}`, () => whatHappens.kill(pool, id, this.kills), "kill", { pool: pool.name, broker: id }),
+      this.button(`Drain broker ${id}`, `Drain broker ${id}?`, () => whatHappens.drain(pool, id), "drain", { pool: pool.name, broker: id }),
+      this.button(`Kill this ${noun}`, `Kill the ${noun} of broker ${id}?`, () => whatHappens.kill(pool, id, this.kills), "kill", { pool: pool.name, broker: id }),
     ];
   }
 
@@ -26,18 +26,19 @@ export class Actions {
     const preferred = partition.replicas[0] ?? NONE;
     if (!this.areOn || partition.leader === preferred) return [];
     const body = { pool: pool.name, topic: topic.name, partition: partition.number };
-    return [this.button("Elect preferred leader", () => whatHappens.elect(topic, partition), "elect", body)];
+    const title = `Elect the preferred leader of ${topic.name}-${partition.number}?`;
+    return [this.button("Elect preferred leader", title, () => whatHappens.elect(topic, partition), "elect", body)];
   }
 
-  button(label, describe, action, body) {
-    return el("button", { type: "button", class: "plain act", "data-action": action, onclick: () => this.ask(label, describe(), action, body) }, label);
+  button(label, title, describe, action, body) {
+    return el("button", { type: "button", class: "plain act", "data-action": action, onclick: () => this.ask(label, title, describe(), action, body) }, label);
   }
 
-  ask(label, sentences, action, body) {
+  ask(label, title, sentences, action, body) {
     const outcome = el("p", { class: "outcome", role: "status" });
     const go = el("button", { type: "button", class: "plain danger", onclick: () => this.perform(go, outcome, action, body) }, label);
     this.dialog.replaceChildren(
-      el("h2", { id: "confirmtitle" }, `${label}?`),
+      el("h2", { id: "confirmtitle", dir: "auto" }, title),
       el("ul", {}, ...sentences.map((sentence) => el("li", { dir: "auto" }, sentence))),
       outcome,
       el("form", { method: "dialog", class: "buttons" }, el("button", { class: "plain", autofocus: true }, "Cancel"), go),
