@@ -51,7 +51,7 @@ class Rig:
         return [sentence_of(each) for each in events if kind_of(each) == "ActionRequested"]
 
     async def pool_spec(self) -> Any:
-        item = await self.harness.store.get(BROKER_POOL, "shop", "default")
+        item: Any = await self.harness.store.get(BROKER_POOL, "shop", "default")
         return item["spec"]
 
 
