@@ -54,6 +54,7 @@ class Verb(StrEnum):
     ALTER = "alter"
     DELETE = "delete"
     CREATE = "create"
+    GET = "get"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,12 @@ def watch_into(keys: list[WorkKey]) -> ClusterWatch:
         pass
 
     return ClusterWatch(
-        namespaces=(), on_object=ignore, on_key=keys.append, on_trouble=ignore, on_end=ignore
+        namespaces=(),
+        on_object=ignore,
+        on_pod=ignore,
+        on_key=keys.append,
+        on_trouble=ignore,
+        on_end=ignore,
     )
 
 

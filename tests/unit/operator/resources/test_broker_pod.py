@@ -67,6 +67,7 @@ def test_the_broker_is_told_who_it_is_and_where_the_controller_is() -> None:
         "TIDEMARK_POOL": "shop/default",
         "TIDEMARK_DATA_DIR": "/var/lib/tidemark",
         "TIDEMARK_CONTROLLERS": "tidemark-operator.sys.svc:8070",
+        "TIDEMARK_CONTROLLER_TOKEN_FILE": "/var/run/secrets/tidemark/token",
         "TIDEMARK_ADVERTISED_HTTP_URL": "http://default-2.shop.svc:8080",
         "TIDEMARK_CLAIM_UID": "claim-uid",
         "TIDEMARK_LOG_FORMAT": "json",
