@@ -27,7 +27,6 @@ from tidemark_operator.security.route_owners import Owner, Owners, names_pool, o
 from tidemark_operator.security.subject_access_review import SubjectAccessReviews
 from tidemark_operator.security.token_review import TokenReviews
 
-SENDER = "tidemark.sender"
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 HOW_PEOPLE = (
     "use `kubectl port-forward` (docs/operations/security.md), or send a token as"
@@ -35,6 +34,7 @@ HOW_PEOPLE = (
 )
 
 Sender = BrokerIdentity | Principal | None  # None: everyone
+SENDER = web.RequestKey("sender", object)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
