@@ -1,12 +1,14 @@
 """Present the user of this machine to a controller of local mode, for requests that change things.
 
 The controller names the file of its secret; whoever may read that file may change what it guards.
-The token is made of the secret, which itself is never sent.
+The token is made of the secret, which itself is never sent. Only a listener of this user gets it:
+another user of the machine could listen in the controller's place.
 """
 
 import os
 import stat
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -17,6 +19,8 @@ from tidemark_client.errors import CommandFailed
 LOCAL_PATH = "/v1/local"
 TIMEOUT = aiohttp.ClientTimeout(total=10, sock_connect=2)
 MAX_SECRET_BYTES = 4096
+SOCKET_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+LISTENS = "0A"
 
 
 async def person_headers(controller_url: str) -> dict[str, str]:
@@ -28,6 +32,7 @@ async def person_headers(controller_url: str) -> dict[str, str]:
     if path is None:
         return {}
     try:
+        _check_listener(controller_url)
         secret = _read_own(path)
     except OSError as error:
         raise CommandFailed(
@@ -51,6 +56,24 @@ async def _secret_file(controller_url: str) -> Path | None:
         return None
     named = found.get("secretFile") if isinstance(found, dict) else None
     return Path(named) if isinstance(named, str) else None
+
+
+def _check_listener(controller_url: str) -> None:
+    """Check that this user, or root, listens at the controller's port, where Linux tells it.
+
+    Raises OSError.
+    """
+    port = urlsplit(controller_url).port
+    for table in SOCKET_TABLES:
+        try:
+            lines = table.read_text(encoding="ascii").splitlines()[1:]
+        except OSError:  # no Linux
+            continue
+        for words in map(str.split, lines):
+            address, state, user = words[1], words[3], int(words[7])
+            is_there = state == LISTENS and int(address.rpartition(":")[2], 16) == port
+            if is_there and user not in (0, os.getuid()):
+                raise OSError(f"another user's process (uid {user}) listens at port {port}")
 
 
 def _read_own(path: Path) -> bytes:

@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 from tidemark_client import controller_api
 from tidemark_client.controller_api import EVENTS_PATH, open_controller
 from tidemark_client.errors import CommandFailed
-from tidemark_client.targets import Target
+from tidemark_client.targets import STATUS_PATH, Target, controller_status
 
 # Forwards nothing: the test's servers listen on this machine, one for each pod.
 KUBECTL = """#!/bin/sh
@@ -105,3 +105,19 @@ def test_the_pod_that_leads_is_found_and_stays_connected(words: Path) -> None:
 def test_without_a_leader_the_standbys_words_are_told(words: Path) -> None:
     with pytest.raises(CommandFailed, match="on standby"):
         asked(words.parent, False, False)
+
+
+def test_a_controller_that_rejects_the_reader_is_told_by_its_own_words() -> None:
+    async def status_of(body: dict[str, str]) -> object:
+        async def rejected(_: web.Request) -> web.Response:
+            return web.json_response(body, status=401)
+
+        app = web.Application()
+        app.router.add_get(STATUS_PATH, rejected)
+        async with TestServer(app) as server:
+            return await controller_status(f"http://127.0.0.1:{server.port}")
+
+    with pytest.raises(CommandFailed) as caught:
+        asyncio.run(status_of({"problem": "a token is needed: use kubectl"}))
+    assert caught.value.found == "a token is needed: use kubectl"
+    assert asyncio.run(status_of({"error": "another server"})) is None
