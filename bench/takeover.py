@@ -37,6 +37,7 @@ from tidemark_operator.manager.local.main import (
     LocalCluster,
     LocalSettings,
 )
+from tidemark_operator.security.local_secret import LocalSecret
 from tidemark_operator.store.lease import ControllerLease, LeaseSettings
 from tidemark_operator.store.object_store import StoreError
 from tidemark_operator.store.sqlite import SqliteStore
@@ -127,10 +128,12 @@ class TwoOperators:
         wait_for("the first operator to lead", self.leads, seconds=LEAD_LIMIT_SECONDS)
         self.start_another()
         addresses = ",".join(f"{HOST}:{port}" for port in self._controllers)
+        secret = LocalSecret(DATA)
         for number in range(BROKERS):
             directory = DATA / f"broker-{number}"
             directory.mkdir()
             http = self._http + number
+            token_file = secret.write_token_file(POOL, BrokerId(number))
             self._brokers.append(
                 self._run(
                     f"broker-{number}.log",
@@ -139,6 +142,7 @@ class TwoOperators:
                     *("--host", HOST, "--advertised-host", HOST, "--http-port", str(http)),
                     *("--advertised-http-url", f"http://{HOST}:{http}"),
                     *("--kafka-port", str(self._kafka + number), "--controllers", addresses),
+                    *("--controller-token-file", str(token_file)),
                 )
             )
 

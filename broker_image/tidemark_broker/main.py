@@ -169,12 +169,12 @@ def _keep_grown() -> None:
     gc.freeze()
 
 
-def _environment() -> BrokerEnvironment:
+def _environment(settings: BrokerConfig) -> BrokerEnvironment:
     disk = OsDisk()
     http = _Http(disk)
     return BrokerEnvironment(
         disk=disk,
-        new_controller_transport=HttpTransport,
+        new_controller_transport=lambda: HttpTransport(settings.controller_token_file),
         serve_http=http.serve,
         new_uuid=uuid.uuid4,
         wall_clock_s=time.time,
@@ -185,7 +185,7 @@ def _environment() -> BrokerEnvironment:
 
 
 async def _run(settings: BrokerConfig) -> int:
-    return await BrokerServer(settings, _environment()).run()
+    return await BrokerServer(settings, _environment(settings)).run()
 
 
 def _notify_crash(crash: BaseExceptionGroup[BaseException]) -> None:

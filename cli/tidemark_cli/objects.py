@@ -12,6 +12,7 @@ import msgspec
 from tidemark_client.errors import EXIT_USAGE, CommandFailed, not_found
 from tidemark_client.kubernetes_objects import PLURALS, KubernetesObjects, Manifest
 from tidemark_client.local_brokers import LOCAL_CONTROLLER_URL
+from tidemark_client.local_secret import person_headers
 from tidemark_client.targets import Target, find_api
 
 LOCAL_NAMESPACE = "default"
@@ -150,10 +151,13 @@ async def _exchange(
     target: Target, method: str, path: str, body: bytes | None = None
 ) -> tuple[int, Any]:
     """Send a request and return status and JSON of the response; {} if it is not JSON."""
+    headers = {} if method == "GET" else await person_headers(target.controller_url)
     try:
         async with (
             aiohttp.ClientSession(timeout=TIMEOUT, trust_env=False) as session,
-            session.request(method, target.controller_url + path, data=body) as response,
+            session.request(
+                method, target.controller_url + path, data=body, headers=headers
+            ) as response,
         ):
             if response.content_type != "application/json":
                 return response.status, {}

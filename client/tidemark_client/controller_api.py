@@ -1,11 +1,11 @@
 """Read what only the active controller knows: its event log, and why a partition is as it is.
 
-In local mode that is the controller's address. On Kubernetes the API server forwards the request to
-the operator's pod (`pods/proxy`), so the reader's own permissions count and no port is opened; a
-standby's 503 has the next pod asked.
+In local mode that is the controller's address. On Kubernetes `kubectl port-forward` reaches the
+operator's pod, so the reader's own permissions count; a standby's 503 has the next pod asked.
 """
 
 import argparse
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
@@ -14,6 +14,7 @@ import msgspec
 from tidemark_client.errors import EXIT_FAILED, EXIT_USAGE, CommandFailed
 from tidemark_client.http_session import HttpSession, TimeLimits
 from tidemark_client.kubernetes_objects import KubernetesObjects
+from tidemark_client.port_forward import PEOPLE_PORT, forwarded
 from tidemark_client.targets import find_target
 
 EVENTS_PATH = "/v1/events"
@@ -38,9 +39,7 @@ async def open_controller(arguments: argparse.Namespace) -> ControllerApi:
     if target.controller_url:
         return _AtAddress(target.controller_url)
     if target.is_kubernetes:
-        return _BehindApiServer(
-            await KubernetesObjects.connect(target.kube_context, arguments.namespace)
-        )
+        return _InPods(target.kube_context, arguments.namespace)
     raise CommandFailed(
         f"No controller at {target.broker_urls[0]}.",
         expected="the address of a running controller, or a kubeconfig",
@@ -70,20 +69,56 @@ class _AtAddress:
         await self._session.close()
 
 
-class _BehindApiServer:
-    def __init__(self, objects: KubernetesObjects) -> None:
-        self._objects = objects
+class _InPods:
+    """The operator's pods: the one that leads stays connected until it is gone."""
+
+    def __init__(self, kube_context: str | None, namespace: str | None) -> None:
+        self._kube_context = kube_context
+        self._namespace = namespace
+        self._session = HttpSession()
+        self._forwarding = AsyncExitStack()
+        self._url = ""
 
     async def get(self, path: str, **query: object) -> dict[str, Any]:
-        status, body = STANDBY, b""
-        for namespace, pod in await self._objects.operator_pods():
-            status, body = await self._objects.read_pod(namespace, pod, _with_query(path, query))
+        asked = _with_query(path, query)
+        if self._url:
+            with suppress(OSError):  # a timeout is one too
+                response = await self._session.get(self._url + asked, LIMITS)
+                if response.status != STANDBY:
+                    return _document(response.status, response.body)
+        status, body, problem = STANDBY, b"", "no pod"
+        objects = await KubernetesObjects.connect(self._kube_context, self._namespace)
+        async with objects:
+            pods = await objects.operator_pods()
+        for namespace, pod in pods:
+            await self._connect(namespace, pod)
+            try:
+                response = await self._session.get(self._url + asked, LIMITS)
+            except OSError as error:
+                problem = f"pod {namespace}/{pod}: {error}"
+                continue
+            status, body = response.status, response.body
             if status != STANDBY:
                 break
+        if status == STANDBY and not body:
+            raise CommandFailed(
+                "No pod of the operator responds.",
+                expected=f"a response at port {PEOPLE_PORT} of a pod",
+                found=problem,
+                to_do="check the operator's Deployment; its release must be at least this one's",
+            )
         return _document(status, body)
 
+    async def _connect(self, namespace: str, pod: str) -> None:
+        await self._forwarding.aclose()
+        there = await self._forwarding.enter_async_context(
+            forwarded(self._kube_context, namespace, pod)
+        )
+        self._url = there.url
+
     async def close(self) -> None:
-        await self._objects.__aexit__(None, None, None)
+        await self._session.close()
+        await self._forwarding.aclose()
 
 
 def _with_query(path: str, query: dict[str, object]) -> str:

@@ -17,8 +17,6 @@ REPLACE_ATTEMPTS = 3
 STRICT = {"field_validation": "Strict"}  # what the server does not know is rejected, not dropped
 
 OPERATOR_LABELS = "app.kubernetes.io/name=tidemark,app.kubernetes.io/component=operator"
-CONTROLLER_PORT = 8070
-READ_SECONDS = 30.0
 
 Manifest = dict[str, Any]
 
@@ -205,32 +203,6 @@ class KubernetesObjects:
                 to_do="check the operator's Deployment, or name its namespace with -n",
             )
         return names
-
-    async def read_pod(self, namespace: str, pod: str, path: str) -> tuple[int, bytes]:
-        """Return status and body of a GET at the controller's port of a pod.
-
-        The API server forwards it. Raises CommandFailed without the permission `get pods/proxy`.
-        """
-        place = f"/api/v1/namespaces/{namespace}/pods/{pod}:{CONTROLLER_PORT}/proxy{path}"
-        request = await self._api_client.param_serialize(
-            "GET",
-            place,
-            auth_settings=["BearerToken"],
-            header_params={"Accept": "application/json"},
-        )
-        try:
-            answered = await self._api_client.call_api(*request, _request_timeout=READ_SECONDS)
-            await answered.read()
-        except (self._failure, OSError, TimeoutError) as error:
-            raise _rejected("pods/proxy", f"{namespace}/{pod}", error) from error
-        if answered.status in (401, 403):
-            raise CommandFailed(
-                f"The API server does not forward to pod {namespace}/{pod}.",
-                expected="the permission `get` on pods/proxy in that namespace",
-                found=_message(answered.data.decode(errors="replace"))[:1000],
-                to_do="have it granted by a Role of that namespace",
-            )
-        return int(answered.status), bytes(answered.data)
 
 
 def _rejected(kind: str, name: str, error: Exception) -> CommandFailed:

@@ -6,6 +6,7 @@ from tidemark_protocol.manifests import UnreadableManifest, read_objects
 
 from tidemark_client.errors import EXIT_USAGE, CommandFailed
 from tidemark_client.kubernetes_objects import Applied, Manifest
+from tidemark_client.local_secret import person_headers
 
 APPLY_PATH = "/v1/apply"
 APPLY_TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=2)
@@ -46,12 +47,11 @@ def read_manifests(text: str) -> list[Manifest]:
 async def apply_at_controller(url: str, manifests: list[Manifest]) -> list[Applied]:
     """Post the manifests to the controller; an error has the controller's own text."""
     body = b"\n---\n".join(map(msgspec.json.encode, manifests))  # JSON is YAML
+    headers = {"Content-Type": "application/yaml", **await person_headers(url)}
     try:
         async with (
             aiohttp.ClientSession(timeout=APPLY_TIMEOUT, trust_env=False) as session,
-            session.post(
-                url + APPLY_PATH, data=body, headers={"Content-Type": "application/yaml"}
-            ) as response,
+            session.post(url + APPLY_PATH, data=body, headers=headers) as response,
         ):
             data = await response.read()
             status = response.status

@@ -230,10 +230,15 @@ async def uptime_ms(target: Target) -> int | None:
 
 
 async def controller_status(url: str, session: HttpSession | None = None) -> ClusterStatus | None:
-    """Return the controller's view, or None if no controller answers."""
+    """Return the controller's view, or None if no controller answers.
+
+    Raises CommandFailed for one that does not let this command read it.
+    """
     used = session or HttpSession()
     try:
         response = await used.get(url + STATUS_PATH, PROBE_LIMITS)
+        if response.status in (401, 403):
+            _check_is_no_controller(url, response.body)
         if response.status != 200:
             return None
         return read_status(msgspec.json.decode(response.body))
@@ -242,6 +247,20 @@ async def controller_status(url: str, session: HttpSession | None = None) -> Clu
     finally:
         if session is None:
             await used.close()
+
+
+def _check_is_no_controller(url: str, body: bytes) -> None:
+    """Raise CommandFailed if a controller rejected the request; another server may have."""
+    try:
+        found = str(msgspec.json.decode(body)["problem"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return
+    raise CommandFailed(
+        f"The controller at {url} does not let this command read it.",
+        expected="`tidemark dev` at a loopback address, or a kubeconfig context",
+        found=found,
+        to_do="leave --server out, and use the kubeconfig context",
+    )
 
 
 def has_kubeconfig() -> bool:

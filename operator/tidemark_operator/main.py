@@ -17,6 +17,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -32,10 +33,11 @@ from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.controller.http_api import serve
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import ControllerService, StateChange
+from tidemark_operator.manager.cluster_security import ClusterSecurity, SecuritySettings
 from tidemark_operator.manager.event_recorder import EventRecorder
 from tidemark_operator.manager.forbidden_namespaces import find_forbidden, wait_until_open
 from tidemark_operator.manager.garbage import check_retained_once
-from tidemark_operator.manager.health import create_health_app
+from tidemark_operator.manager.health import create_health_app, create_people_app
 from tidemark_operator.manager.json_log import set_up
 from tidemark_operator.manager.leadership import BrokerFailure, LeadershipRunner, is_pod_terminated
 from tidemark_operator.manager.lease_thread import LeaseThread
@@ -81,6 +83,8 @@ class OperatorSettings:
     default_pool_spec: Object = field(default_factory=dict)
     controller_port: int = 8070
     health_port: int = 8080
+    people_port: int = 8081  # on loopback only
+    security: SecuritySettings = SecuritySettings()
     log_level: str = "info"
     has_web_actions: bool = False  # on the live page
     kubeconfig: str | None = None  # outside of a pod
@@ -119,7 +123,26 @@ def read_settings(environment: Mapping[str, str]) -> OperatorSettings:
         log_level=_log_level(environment.get("TIDEMARK_LOG_LEVEL", "info")),
         has_web_actions=_is_on(environment, "TIDEMARK_WEB_ACTIONS"),
         kubeconfig=environment.get("KUBECONFIG"),
+        security=_security(environment, namespace),
     )
+
+
+def _security(environment: Mapping[str, str], namespace: str) -> SecuritySettings:
+    account = environment.get("POD_SERVICE_ACCOUNT", "")
+    token_file = environment.get("TIDEMARK_CONTROLLER_TOKEN_FILE", "")
+    return SecuritySettings(
+        peer=f"system:serviceaccount:{namespace}:{account}" if account else "",
+        token_file=Path(token_file) if token_file else None,
+        accepts_old_brokers=_flag(environment, "TIDEMARK_ACCEPT_OLD_BROKERS"),
+        metrics_need_token=_flag(environment, "TIDEMARK_METRICS_NEED_TOKEN"),
+    )
+
+
+def _flag(environment: Mapping[str, str], name: str) -> bool:
+    text = environment.get(name, "false")
+    if text not in ("true", "false"):
+        raise SettingsError(f"{name}: expected true or false, found {text[:80]}")
+    return text == "true"
 
 
 def _pool_spec(text: str) -> Object:
@@ -162,11 +185,18 @@ class Operator:
             on_change=self._on_change,
             rack_of=NodeRacks(store),
         )
+        self.security = ClusterSecurity(store, settings.security)
         self.live_pools = LivePools(self.controller, wall_clock_ms=wall_clock_ms)
         self.events = EventRecorder(store, self.controller, now_ms=wall_clock_ms)
         self._queue = WorkQueue()
         self.reconcile_metrics = ReconcileCollector(self._queue)
-        self.runtime = PodRuntime(store, PodSettings(controllers=settings.controllers))
+        self.runtime = PodRuntime(
+            store,
+            PodSettings(
+                controllers=settings.controllers,
+                keeps_pods_without_token=settings.security.accepts_old_brokers,
+            ),
+        )
         self._reconciler = Reconciler(
             self.store,
             self.controller,
@@ -268,8 +298,10 @@ async def run(settings: OperatorSettings) -> None:
         operator.controller,
         _listen(settings.controller_port),
         more_calls=topic_calls(TopicAdmin(operator.store, operator.controller)),
+        middlewares=[operator.security.on_network],
     )
     health = await _serve_health(operator, settings)
+    people = await _serve_people(operator, settings)
     watch.start()
     log.info("operator started", extra={"identity": settings.identity, "address": settings.address})
     try:
@@ -277,8 +309,9 @@ async def run(settings: OperatorSettings) -> None:
     finally:
         await asyncio.to_thread(watch.stop)
         await operator.live_pools.close()
-        await health.cleanup()
-        await api.cleanup()
+        for runner in (people, health, api):
+            await runner.cleanup()
+        await operator.security.close()
         await stores.open.close()
 
 
@@ -318,6 +351,9 @@ def _watch(
     def on_object(event: ObjectEvent) -> None:
         from_thread(operator.on_object, event)
 
+    def on_pod(event: ObjectEvent) -> None:
+        from_thread(operator.security.on_pod, event)
+
     def on_key(key: WorkKey) -> None:
         from_thread(operator.leading.on_key, key)
 
@@ -327,6 +363,7 @@ def _watch(
     return ClusterWatch(
         namespaces=settings.watch_namespaces,
         on_object=on_object,
+        on_pod=on_pod,
         on_key=on_key,
         on_trouble=on_trouble,
         on_end=lambda error: from_thread(operator.end, error),
@@ -334,21 +371,37 @@ def _watch(
 
 
 async def _serve_health(operator: Operator, settings: OperatorSettings) -> web.AppRunner:
-    controller, port = operator.controller, settings.health_port
     app = create_health_app(
-        controller,
+        operator.controller,
         operator.audit_metrics,
         LoopLagCollector(operator.loop_lag),
         operator.reconcile_metrics,
+        middlewares=[operator.security.on_network],
     )
-    forward = ForwardToLeader(lambda: controller.leader_address, port)
+    return await _serve_page(app, operator, settings, _listen(settings.health_port))
+
+
+async def _serve_people(operator: Operator, settings: OperatorSettings) -> web.AppRunner:
+    middlewares = [operator.security.on_loopback]
+    app = create_people_app(operator.controller, middlewares=middlewares)
+    listening = socket.create_server(("127.0.0.1", settings.people_port))
+    return await _serve_page(app, operator, settings, listening)
+
+
+async def _serve_page(
+    app: web.Application, operator: Operator, settings: OperatorSettings, listening: socket.socket
+) -> web.AppRunner:
+    controller = operator.controller
+    forward = ForwardToLeader(
+        lambda: controller.leader_address, settings.health_port, operator.security.own_token
+    )
     kills = "pod" if settings.has_web_actions else ""
     add_web_routes(app, controller, operator.live_pools, forward=forward, kills=kills)
     if settings.has_web_actions:
         add_action_routes(app, controller, operator.store, operator.runtime, forward=forward)
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
-    await web.SockSite(runner, _listen(port)).start()
+    await web.SockSite(runner, listening).start()
     return runner
 
 

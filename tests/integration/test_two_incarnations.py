@@ -107,6 +107,7 @@ def start_second(
                 *("--data-dir", str(cluster.data_dir / "brokers/default.default" / str(broker_id))),
                 *("--host", "127.0.0.1", "--http-port", str(port), "--kafka-port", str(port + 1)),
                 *("--controllers", cluster.controller_url.removeprefix("http://")),
+                *("--controller-token-file", str(cluster.token_file(broker_id))),
             ],
             stdout=log_file,
             stderr=log_file,

@@ -1,5 +1,6 @@
 """Production brokers and controllers in virtual time: they serve, and every run is repeatable."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -8,9 +9,19 @@ from pathlib import Path
 import pytest
 from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_batch
 from tidemark_broker.replication.replica_manager import ProduceResult
+from tidemark_protocol.controller_messages import (
+    REGISTER_PATH,
+    Endpoints,
+    RegisterRequest,
+    StorageIdentity,
+    encode,
+)
 from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerEpoch, ControllerEpoch
 
 from tests.simulation.engine.broker_process import BrokerSlot
+from tests.simulation.engine.controller_process import CONTROLLER_PORT
+from tests.simulation.engine.messages import RequestFailed, request
 from tests.simulation.engine.simulated_cluster import Cluster, ClusterOptions
 from tests.simulation.engine.store import REQUESTS, RESPONSES
 
@@ -195,3 +206,44 @@ def test_different_seeds_have_different_traces() -> None:
             cluster.run_for(1_000)
             digests.add(cluster.trace_digest())
     assert len(digests) == 3
+
+
+def test_a_message_as_another_broker_is_rejected_and_costs_that_broker_nothing() -> None:
+    """The network says who sends, as the tokens of pods do."""
+    with Cluster(7) as cluster:
+        started(cluster)
+        victim = leader_of(cluster)
+        leading = cluster.leading_controller
+        assert leading is not None and leading.service is not None
+        before = leading.service.brokers(cluster.pool)
+        forged = RegisterRequest(
+            cluster.pool,
+            victim.broker_id,
+            "",
+            "forged",
+            Endpoints("10.0.9.9", 9092, 8080, ""),
+            "",
+            StorageIdentity("forged"),
+            BrokerEpoch(-1),
+            ControllerEpoch(-1),
+            BrokerEpoch(-1),
+            -1,
+        )
+        said: list[str] = []
+
+        async def impersonate() -> None:
+            with pytest.raises(RequestFailed) as caught:
+                await request(leading.host, CONTROLLER_PORT, REGISTER_PATH, encode(forged))
+            said.append(str(caught.value))
+            await asyncio.Event().wait()
+
+        another = (victim.broker_id + 1) % 3
+        machine = cluster.new_machine("impostor")
+        host = f"10.0.{another}.99"
+        machine.add_host(host)
+        cluster.spawn("impostor", machine, host).start(impersonate)
+        cluster.run_for(1_000)
+        (text,) = said
+        assert "a broker speaks for itself only" in text
+        assert leading.service.brokers(cluster.pool) == before
+        assert leader_of(cluster) is victim

@@ -213,7 +213,7 @@ class Asking:
         self.server.start(serve)
         cluster.run_for(1)
 
-    async def echo(self, body: bytes) -> bytes:
+    async def echo(self, _: str, body: bytes) -> bytes:
         self.calls.append(body.decode())
         try:
             await asyncio.sleep(0.1)

@@ -31,6 +31,7 @@ from tidemark_broker.server.lifecycle_manager import (
     registration_request,
 )
 from tidemark_operator.controller.http_api import broker_calls
+from tidemark_operator.security.broker_identity import BrokerIdentity
 from tidemark_protocol.controller_messages import (
     Endpoints,
     RegisterRequest,
@@ -52,6 +53,7 @@ class Link:
     """To the rig's controller, in memory."""
 
     harness: Harness
+    sender: BrokerIdentity
     is_cut: bool = False
     loses_responses: bool = False
     answer: object = None  # instead of the controller's
@@ -72,7 +74,7 @@ class Link:
             raise ControllerUnavailable("cut")
         if self.answer is not None:
             return encode(self.answer)
-        response = await broker_calls(self.harness.service)[path](body)
+        response = await broker_calls(self.harness.service)[path](self.sender, body)
         if self.loses_responses:
             raise ControllerUnavailable("the answer was lost")
         return response
@@ -151,7 +153,7 @@ class Process:
             scheduler=asyncio.get_running_loop(),
             wall_clock_s=time.time,
         )
-        self.link = Link(self.harness)
+        self.link = Link(self.harness, BrokerIdentity(POOL, self.settings.broker_id))
         self.channel = ControllerChannel(
             self.settings.controllers,
             lambda: self.link,

@@ -50,6 +50,10 @@ class LocalCluster:
     def broker_url(self, broker_id: int) -> str:
         return f"http://127.0.0.1:{self.first_port + broker_id}"
 
+    def token_file(self, broker_id: int) -> Path:
+        """The token by which the controller knows the broker."""
+        return self.data_dir / "tokens" / f"default.default-{broker_id}"
+
     @property
     def broker_urls(self) -> list[str]:
         return [self.broker_url(number) for number in range(self.brokers)]

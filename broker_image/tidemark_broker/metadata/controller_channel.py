@@ -16,6 +16,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 import aiohttp
@@ -35,6 +36,7 @@ from tidemark_protocol.controller_messages import (
 )
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch
+from tidemark_protocol.token_file import TokenFile
 from tidemark_protocol.topic_messages import RequestingBroker, TopicsRequest, TopicsResponse
 
 _log = logging.getLogger(__name__)
@@ -44,6 +46,7 @@ Accepted = TypeVar("Accepted", AlterPartitionResponse, AllocateProducerIdsRespon
 
 CONNECT_TIMEOUT_SECONDS = 1.0
 MAX_BACKGROUND_CALLS = 4
+UNAUTHORIZED = 401
 
 
 class ControllerUnavailable(Exception):
@@ -95,7 +98,10 @@ class EpochStore(Protocol):
 
 
 class HttpTransport:
-    def __init__(self) -> None:
+    """Requests by HTTP, with the token by which the controller knows this broker."""
+
+    def __init__(self, token_file: Path | None = None) -> None:
+        self._token = TokenFile(token_file)
         self._http: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
@@ -114,9 +120,11 @@ class HttpTransport:
             async with self._http.post(
                 f"http://{host}:{address.port}{path}",
                 data=body,
-                headers={"content-type": "application/json"},
+                headers={"content-type": "application/json", **self._token.headers()},
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS),
             ) as response:
+                if response.status == UNAUTHORIZED:
+                    self._token.expire()
                 return await _read(response)
         except aiohttp.ClientError as error:
             raise ControllerUnavailable(str(error) or type(error).__name__) from error

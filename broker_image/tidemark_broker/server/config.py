@@ -44,6 +44,7 @@ class BrokerConfig:
     pool: str  # namespace/name
     data_directory: Path
     controllers: tuple[str, ...]  # host:port
+    controller_token_file: Path | None = None  # by which the controller knows this broker
     listen_host: str = "0.0.0.0"
     advertised_host: str = "127.0.0.1"  # peers dial it: an address, not a name
     advertised_kafka_port: int = 0  # of the mapping that peers dial; 0: the one listened on
@@ -105,6 +106,9 @@ def parse_settings(arguments: list[str]) -> BrokerConfig:
         pool=found.pool,
         data_directory=Path(found.data_dir),
         controllers=controllers,
+        controller_token_file=Path(found.controller_token_file)
+        if found.controller_token_file
+        else None,
         listen_host=found.host,
         advertised_host=found.advertised_host,
         advertised_kafka_port=found.advertised_kafka_port,
@@ -156,6 +160,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--pool", default=env("TIDEMARK_POOL", ""), help="namespace/name")
     add("--data-dir", default=env("TIDEMARK_DATA_DIR", ""))
     add("--controllers", default=env("TIDEMARK_CONTROLLERS", ""), help="host:port[,host:port]")
+    add(
+        "--controller-token-file",
+        default=env("TIDEMARK_CONTROLLER_TOKEN_FILE", ""),
+        help="file with the token that is sent to controllers; read again when it changes",
+    )
     add("--host", default=env("TIDEMARK_HOST", "0.0.0.0"), help="address to listen on")
     add(
         "--advertised-host",

@@ -7,13 +7,12 @@ forwards to the leader.
 
 import argparse
 import asyncio
-import contextlib
-import shutil
 import webbrowser
 from urllib.parse import quote
 
 from tidemark_client.errors import EXIT_OK, EXIT_USAGE, CommandFailed
 from tidemark_client.kubernetes_objects import KubernetesObjects
+from tidemark_client.port_forward import forwarded
 from tidemark_client.targets import Target, find_target
 
 from tidemark_cli.interrupts import until_interrupted
@@ -22,10 +21,7 @@ from tidemark_cli.output import Output
 
 HELP = "open the live page of in-sync sets in a browser"
 PAGE_PATH = "/ui/"
-POD_PORT = 8080
-START_SECONDS = 20.0
 AGAIN_SECONDS = 1.0
-END_SECONDS = 5.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,58 +66,15 @@ async def _show(arguments: argparse.Namespace, output: Output, address: str) -> 
 
 
 async def _forward(arguments: argparse.Namespace, output: Output, target: Target) -> int:
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        raise CommandFailed(
-            expected="kubectl on the PATH, which forwards the port",
-            found="none",
-            to_do="install kubectl, or forward port 8080 of the operator's pod by other means",
-        )
-    context = ("--context", target.kube_context) if target.kube_context else ()
     port, is_shown = arguments.port, False
     while True:
         async with await KubernetesObjects.connect(target.kube_context, arguments.namespace) as at:
             namespace, pod = (await at.operator_pods())[0]
-        command = (kubectl, *context, "-n", namespace, "port-forward", f"pod/{pod}")
-        forwarding = await asyncio.create_subprocess_exec(
-            *command,
-            f"{port or ''}:{POD_PORT}",
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            port = await _forwarded_port(forwarding)
+        async with forwarded(target.kube_context, namespace, pod, port=port) as there:
+            port = there.port
             if not is_shown:
                 is_shown = True
-                await _show(arguments, output, f"http://127.0.0.1:{port}")
-            await forwarding.wait()
+                await _show(arguments, output, there.url)
+            await there.process.wait()
             output.remark(f"pod {pod} is gone, connecting to another one")
             await asyncio.sleep(AGAIN_SECONDS)
-        finally:
-            await _end(forwarding)
-
-
-async def _end(forwarding: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError, TimeoutError):
-        forwarding.terminate()
-        async with asyncio.timeout(END_SECONDS):
-            await forwarding.wait()
-
-
-async def _forwarded_port(forwarding: asyncio.subprocess.Process) -> int:
-    """Return the local port, as kubectl says it: `Forwarding from 127.0.0.1:41234 -> 8080`."""
-    assert forwarding.stdout is not None and forwarding.stderr is not None
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(START_SECONDS):
-            while line := (await forwarding.stdout.readline()).decode(errors="replace"):
-                local = line.partition("127.0.0.1:")[2].partition(" ")[0]
-                if local.isdecimal():
-                    return int(local)
-    await _end(forwarding)
-    problem = (await forwarding.stderr.read()).decode(errors="replace").strip()
-    raise CommandFailed(
-        "kubectl forwarded no port.",
-        expected=f"a line `Forwarding from` within {START_SECONDS:g} s",
-        found=problem[:1000] or "nothing",
-        to_do="check the permission `create` on pods/portforward, or choose another --port",
-    )

@@ -41,3 +41,7 @@ SCHEDULED_SPARK_APPLICATION = ResourceKind(
 )
 EVENT = ResourceKind("", "v1", "Event", "events")
 DISRUPTION_BUDGET = ResourceKind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+TOKEN_REVIEW = ResourceKind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews")
+SUBJECT_ACCESS_REVIEW = ResourceKind(
+    "authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews"
+)

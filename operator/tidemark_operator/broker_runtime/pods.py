@@ -27,7 +27,12 @@ from tidemark_operator.broker_runtime.broker_runtime import (
     StartBroker,
     StopBroker,
 )
-from tidemark_operator.resources.broker_pod import PodSettings, broker_pod_manifest, template_of
+from tidemark_operator.resources.broker_pod import (
+    PodSettings,
+    broker_pod_manifest,
+    present_templates,
+    template_of,
+)
 from tidemark_operator.resources.names import (
     DELETION_POLICY_LABEL,
     LISTENER_LABEL,
@@ -74,7 +79,7 @@ class PodRuntime:
                 pod=pod_of.get(broker_id),
                 claim=claim_of.get(broker_id),
                 has_endpoint=broker_id in service_of,
-                template=self._template(pool, broker_id, claim_of.get(broker_id)),
+                templates=self._templates(pool, broker_id, claim_of.get(broker_id)),
             )
             for broker_id in sorted(pod_of.keys() | claim_of.keys() | service_of.keys())
         )
@@ -134,15 +139,14 @@ class PodRuntime:
                 continue
             await self._store.delete(CLAIM, namespace, metadata["name"], uid=metadata["uid"])
 
-    def _template(self, pool: BrokerPool, broker_id: BrokerId, claim: Object | None) -> str:
-        """Return the digest of a pod created now; "" while there is no claim for it."""
+    def _templates(
+        self, pool: BrokerPool, broker_id: BrokerId, claim: Object | None
+    ) -> frozenset[str]:
+        """Return the digests of present templates; none while there is no claim for the pod."""
         if claim is None:
-            return ""
-        return template_of(
-            broker_pod_manifest(
-                pool, broker_id, claim_uid=claim["metadata"]["uid"], settings=self._settings
-            )
-        )
+            return frozenset()
+        claim_uid = claim["metadata"]["uid"]
+        return present_templates(pool, broker_id, claim_uid=claim_uid, settings=self._settings)
 
     async def _start(self, pool: BrokerPool, broker_id: BrokerId) -> None:
         claim = await self._store.get(CLAIM, pool.namespace, claim_name(pool.name, broker_id))
@@ -187,9 +191,9 @@ def observed_broker(
     pod: Object | None,
     claim: Object | None,
     has_endpoint: bool,
-    template: str = "",
+    templates: frozenset[str] = frozenset(),
 ) -> ObservedBroker:
-    """Return the observation; `template` is the digest of a pod created now, "" if unknown."""
+    """Return the observation; `templates` are digests that are not outdated, none if unknown."""
     return ObservedBroker(
         broker_id=broker_id,
         process=_process(pod),
@@ -199,7 +203,7 @@ def observed_broker(
         storage_policy="" if claim is None else policy_of(claim),
         storage_access_mode="" if claim is None else access_mode_of(claim),
         has_endpoint=has_endpoint,
-        is_outdated=pod is not None and template not in ("", template_of(pod)),
+        is_outdated=pod is not None and bool(templates) and template_of(pod) not in templates,
         node_address="" if pod is None else pod.get("status", {}).get("hostIP", ""),
     )
 

@@ -71,6 +71,7 @@ class ProcessSettings:
     http_port: int  # of broker 0 of the pool default; broker i has the i-th after it
     kafka_port: int
     controller_address: str  # host:port
+    token_file: Callable[[str, BrokerId], Path]  # of a pool's broker, for the controller
     host: str = "127.0.0.1"
     stop_timeout_s: float = 15.0
     # More flags for a broker, after ours and so above them: local mode behind port mappings.
@@ -191,6 +192,7 @@ class ProcessesRuntime:
         for port in (http_port, kafka_port):
             if not is_free(host, port):
                 raise OSError(taken_sentence(host, port))
+        token_file = self._settings.token_file(pool.pool, broker_id)
         with self._log_file(pool.pool, broker_id) as log_file:
             child.process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "tidemark_broker.main"),
@@ -201,6 +203,7 @@ class ProcessesRuntime:
                 *("--http-port", str(http_port)),
                 *("--kafka-port", str(kafka_port)),
                 *("--controllers", self._settings.controller_address),
+                *("--controller-token-file", str(token_file)),
                 *("--metrics-profile", pool.spec.metrics_profile),
                 *(f"--{GROUP_SETTINGS[name]}={value}" for name, value in pool.spec.groups.items()),
                 f"--auto-create-topics-enable={str(pool.spec.creates_topics).lower()}",

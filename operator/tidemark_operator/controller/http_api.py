@@ -3,15 +3,16 @@
 A broken connection cancels its handler immediately (`handler_cancellation`): that is how a killed
 broker is noticed within milliseconds. Bodies are bounded; a malformed one gets a 400 with the
 place. /v1/status has the same JSON in local mode and on Kubernetes. The event log's routes are in
-events_api.py.
+events_api.py. Who may send what is the middleware's to decide (security/authentication.py).
 """
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 from prometheus_client.registry import Collector
 from tidemark_protocol.controller_messages import (
     ALLOCATE_PRODUCER_IDS_PATH,
@@ -35,6 +36,7 @@ from tidemark_operator.controller.core.views import BrokerView, TopicView
 from tidemark_operator.controller.events_api import add_event_routes
 from tidemark_operator.controller.metrics import CONTENT_TYPE, exposition
 from tidemark_operator.controller.service import ControllerService
+from tidemark_operator.security.authentication import broker_of
 
 STATUS_PATH = "/v1/status"
 PARTITIONS_AT_A_TIME = 500  # in a status
@@ -49,13 +51,15 @@ def create_app(
     pid_of: PidOf | None = None,
     more_calls: Mapping[str, BrokerCall] = NO_CALLS,
     more_metrics: tuple[Collector, ...] = (),
+    middlewares: Sequence[Middleware] = (),
 ) -> web.Application:
-    app = web.Application(client_max_size=MAX_MESSAGE_BYTES)
+    app = web.Application(client_max_size=MAX_MESSAGE_BYTES, middlewares=middlewares)
     calls = {**broker_calls(service), **more_calls}
 
     async def called(request: web.Request) -> web.Response:
         try:
-            response = await calls[request.path](await _read(request))
+            sender = broker_of(request)
+            response = await calls[request.path](sender, await _read(request))
         except MalformedMessage as error:
             raise web.HTTPBadRequest(text=str(error)) from error
         return web.Response(body=response, content_type="application/json")
@@ -100,12 +104,19 @@ async def serve(
     more_calls: Mapping[str, BrokerCall] = NO_CALLS,
     more_metrics: tuple[Collector, ...] = (),
     add_routes: Callable[[web.Application], None] = lambda _: None,
+    middlewares: Sequence[Middleware],
 ) -> web.AppRunner:
     """Serve on a socket that is already bound; `cleanup()` of the result ends it.
 
     `more_calls` are brokers' requests that the controller does not answer itself.
     """
-    app = create_app(service, pid_of=pid_of, more_calls=more_calls, more_metrics=more_metrics)
+    app = create_app(
+        service,
+        pid_of=pid_of,
+        more_calls=more_calls,
+        more_metrics=more_metrics,
+        middlewares=middlewares,
+    )
     add_routes(app)
     runner = web.AppRunner(
         app,

@@ -20,6 +20,7 @@ import kopf
 
 from tidemark_operator.api.kinds import (
     BROKER_POOL,
+    POD,
     REPLICATION_AUDIT,
     TIDEMARK_GROUP,
     TOPIC,
@@ -45,7 +46,7 @@ class ObjectEvent:
 class ClusterWatch:
     """Run the watches; the `on_...` callbacks are called in kopf's thread and must not block.
 
-    `on_object` receives Topics and BrokerPools.
+    `on_object` receives Topics and BrokerPools, `on_pod` the brokers' pods.
     """
 
     def __init__(
@@ -53,12 +54,14 @@ class ClusterWatch:
         *,
         namespaces: tuple[str, ...],
         on_object: Callable[[ObjectEvent], None],
+        on_pod: Callable[[ObjectEvent], None],
         on_key: Callable[[WorkKey], None],
         on_trouble: Callable[[BrokerFailure], None],
         on_end: Callable[[BaseException | None], None],
     ) -> None:
         self._namespaces = namespaces
         self._on_object = on_object
+        self._on_pod = on_pod
         self._on_key = on_key
         self._on_trouble = on_trouble
         self._on_end = on_end
@@ -118,6 +121,7 @@ class ClusterWatch:
 
         @kopf.on.event("v1", "pods", registry=registry)
         async def on_pod(event: kopf.RawEvent, namespace: str | None, **_: Any) -> None:
+            self._on_pod(_object_event(POD, event))
             self._pass_on_pod(event["type"], dict(event["object"]), namespace or "")
 
         @kopf.on.event("v1", "persistentvolumeclaims", registry=registry)

@@ -1,16 +1,19 @@
 """Build the pod of one broker. Its identity is its claim; everything else can be created again.
 
-It is restricted by each rule of Pod Security and has no API credentials. The broker gets its
+It is restricted by each rule of Pod Security and has no API credentials: its token is of use to the
+controller only. The broker gets its
 settings by environment (docs/design/architecture.md lists the ports).
 """
 
 from dataclasses import dataclass
 
+from tidemark_protocol.access_messages import CONTROLLER_AUDIENCE
 from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.api.broker_pool import GROUP_SETTINGS, BrokerPool
 from tidemark_operator.api.kinds import Object
 from tidemark_operator.resources.names import (
+    CONTROLLER_TOKEN_VOLUME,
     TEMPLATE_ANNOTATION,
     broker_labels,
     broker_name,
@@ -26,6 +29,9 @@ from tidemark_operator.resources.pod_template import (
 DATA_DIRECTORY = "/var/lib/tidemark"
 KAFKA_PORT = 9092
 HTTP_PORT = 8080
+TOKEN_VARIABLE = "TIDEMARK_CONTROLLER_TOKEN_FILE"
+TOKEN_DIRECTORY = "/var/run/secrets/tidemark"
+TOKEN_SECONDS = 3600  # the kubelet replaces it after four fifths of that
 TERMINATION_GRACE_S = 30
 # Recovery of a big log after a kill reads what was not checkpointed: an hour, then give up.
 STARTUP_BUDGET_S = 3600
@@ -38,6 +44,8 @@ class PodSettings:
     # Where brokers find the controller: host:port of the operator's headless Service.
     controllers: str = "tidemark-operator:8070"
     log_format: str = "json"
+    # Whether pods of the former release, without a token, stay while nothing else changes.
+    keeps_pods_without_token: bool = False
 
 
 def broker_pod_manifest(
@@ -47,6 +55,39 @@ def broker_pod_manifest(
     manifest = _manifest(pool, broker_id, claim_uid, settings)
     manifest["metadata"]["annotations"][TEMPLATE_ANNOTATION] = template_digest(manifest)
     return manifest
+
+
+def present_templates(
+    pool: BrokerPool, broker_id: BrokerId, *, claim_uid: str, settings: PodSettings
+) -> frozenset[str]:
+    """Return the digests of the templates of which a pod need not be replaced."""
+    manifest = _manifest(pool, broker_id, claim_uid, settings)
+    found = {template_digest(manifest)}
+    if settings.keeps_pods_without_token:
+        found.add(template_digest(_without_token(manifest)))
+    return frozenset(found)
+
+
+def _without_token(manifest: Object) -> Object:
+    """Return the manifest as the former release made it."""
+    spec = manifest["spec"]
+    (container,) = spec["containers"]
+    without = {
+        "env": [each for each in container["env"] if each["name"] != TOKEN_VARIABLE],
+        "volumeMounts": _others(container["volumeMounts"]),
+    }
+    return {
+        **manifest,
+        "spec": {
+            **spec,
+            "containers": [{**container, **without}],
+            "volumes": _others(spec["volumes"]),
+        },
+    }
+
+
+def _others(volumes: list[Object]) -> list[Object]:
+    return [each for each in volumes if each["name"] != CONTROLLER_TOKEN_VOLUME]
 
 
 def template_of(pod: Object) -> str:
@@ -82,6 +123,7 @@ def _manifest(
                 "persistentVolumeClaim": {"claimName": claim_name(pool.name, broker_id)},
             },
             {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+            controller_token_volume(),
         ],
     }
     for name in ("nodeSelector", "tolerations", "priorityClassName"):
@@ -103,6 +145,19 @@ def _manifest(
             "ownerReferences": [pool_owner_reference(pool)],
         },
         "spec": spec,
+    }
+
+
+def controller_token_volume() -> Object:
+    """Return the volume with the token by which the controller knows the pod."""
+    token = {
+        "path": "token",
+        "audience": CONTROLLER_AUDIENCE,
+        "expirationSeconds": TOKEN_SECONDS,
+    }
+    return {
+        "name": CONTROLLER_TOKEN_VOLUME,
+        "projected": {"sources": [{"serviceAccountToken": token}]},
     }
 
 
@@ -134,6 +189,7 @@ def _broker_container(
             {"name": "TIDEMARK_POOL", "value": pool.pool},
             {"name": "TIDEMARK_DATA_DIR", "value": DATA_DIRECTORY},
             {"name": "TIDEMARK_CONTROLLERS", "value": settings.controllers},
+            {"name": TOKEN_VARIABLE, "value": f"{TOKEN_DIRECTORY}/token"},
             {
                 "name": "TIDEMARK_ADVERTISED_HTTP_URL",
                 "value": f"http://{service}:{HTTP_PORT}",
@@ -168,6 +224,7 @@ def _broker_container(
         "volumeMounts": [
             {"name": "data", "mountPath": DATA_DIRECTORY},
             {"name": "tmp", "mountPath": "/tmp"},
+            {"name": CONTROLLER_TOKEN_VOLUME, "mountPath": TOKEN_DIRECTORY, "readOnly": True},
         ],
     }
 

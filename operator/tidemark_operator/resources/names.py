@@ -11,6 +11,8 @@ LISTENER_LABEL = "tidemark.dev/listener"  # on its Services
 DELETION_POLICY_LABEL = "tidemark.dev/deletion-policy"
 # On a pod: the digest of the template it was made of.
 TEMPLATE_ANNOTATION = "tidemark.dev/template"
+# A volume of a broker's pod: the token by which the controller knows the broker.
+CONTROLLER_TOKEN_VOLUME = "controller-token"
 # What kopf watches brokers' pods and claims by, on the server's side.
 BROKER_SELECTOR = f"app.kubernetes.io/managed-by={MANAGED_BY},app.kubernetes.io/component=broker"
 

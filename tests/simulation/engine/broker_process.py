@@ -76,6 +76,10 @@ class BrokerSlot:
         self._cluster = cluster
         self._new_pod()
 
+    def is_at(self, host: str) -> bool:
+        """Return whether one of its pods has, or had, this address."""
+        return host.startswith(f"10.0.{self.broker_id}.")
+
     @property
     def broker(self) -> BrokerServer | None:
         """Of the live process, once it has begun."""
@@ -184,7 +188,7 @@ class BrokerSlot:
         cluster = self._cluster
         host, port = broker.settings.listen_host, broker.settings.http_port
 
-        async def health(_: bytes) -> bytes:
+        async def health(_: str, body: bytes) -> bytes:
             return msgspec.json.encode({"incarnation": broker.incarnation})
 
         messages = MessageServer({HEALTH_PATH: health}, MessageFaults(), cluster.random)

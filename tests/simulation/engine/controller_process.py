@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 import msgspec
+from tidemark_operator.controller.broker_call import BrokerCall
 from tidemark_operator.controller.clock import MonotonicClock
 from tidemark_operator.controller.http_api import broker_calls
 from tidemark_operator.controller.probe import ProbeVerdict
@@ -25,7 +26,7 @@ from tidemark_protocol.loop_lag import LoopLag
 from tests.simulation.clients.desired_topics import keep_topics
 from tests.simulation.engine.broker_process import HEALTH_PATH
 from tests.simulation.engine.clock import MachineClock
-from tests.simulation.engine.messages import MessageServer, RequestFailed, request
+from tests.simulation.engine.messages import Handler, MessageServer, RequestFailed, request
 from tests.simulation.engine.processes import Machine, SimulatedProcess
 
 if TYPE_CHECKING:
@@ -108,6 +109,14 @@ class ControllerSlot:
         if self.machine.is_up and not self.is_held_down:
             cluster.timeline.after(cluster.random.randint(300_000, 2_000_000), self.start)
 
+    def _identified(self, call: BrokerCall) -> Handler:
+        """Return the call by the host that a message comes from, as tokens of pods tell it."""
+
+        async def answer(host: str, body: bytes) -> bytes:
+            return await call(self._cluster.broker_at(host), body)
+
+        return answer
+
     async def _run(self) -> int:
         cluster = self._cluster
         address = f"{self.host}:{CONTROLLER_PORT}"
@@ -136,7 +145,8 @@ class ControllerSlot:
             is_holder_terminated=cluster.is_controller_terminated,
         )
         self.service, self.lease = service, lease
-        messages = MessageServer(broker_calls(service), cluster.controller_faults, cluster.random)
+        calls = {path: self._identified(call) for path, call in broker_calls(service).items()}
+        messages = MessageServer(calls, cluster.controller_faults, cluster.random)
         await messages.start(self.host, CONTROLLER_PORT)
         stop = asyncio.Event()
         loop.add_signal_handler(15, stop.set)

@@ -20,7 +20,7 @@ STATUS_OK = 200
 STATUS_BAD = 400
 STATUS_UNKNOWN = 404
 
-Handler = Callable[[bytes], Awaitable[bytes]]
+Handler = Callable[[str, bytes], Awaitable[bytes]]  # the sender's host, and the body
 
 
 class RequestFailed(Exception):
@@ -88,7 +88,7 @@ class MessageServer:
         server = await loop.create_server(lambda: _Served(self), host, port)
         return server, server.sockets[0].getsockname()[1]
 
-    async def answer(self, path: str, body: bytes) -> tuple[int, bytes]:
+    async def answer(self, path: str, host: str, body: bytes) -> tuple[int, bytes]:
         handler = self.handlers.get(path)
         if handler is None:
             return STATUS_UNKNOWN, path.encode()
@@ -98,9 +98,9 @@ class MessageServer:
         if faults.request_lost and chance.random() < faults.request_lost:
             await asyncio.get_running_loop().create_future()
         if faults.request_doubled and chance.random() < faults.request_doubled:
-            asyncio.get_running_loop().create_task(_ignored(handler(body)))
+            asyncio.get_running_loop().create_task(_ignored(handler(host, body)))
         try:
-            response = await handler(body)
+            response = await handler(host, body)
         except Exception as error:
             return STATUS_BAD, f"{type(error).__name__}: {error}".encode()
         if faults.response_lost and chance.random() < faults.response_lost:
@@ -119,11 +119,14 @@ class _Served(asyncio.Protocol):
     def __init__(self, server: MessageServer) -> None:
         self._server = server
         self._transport: asyncio.Transport | None = None
+        self._host = ""
         self._data = b""
         self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
+        # The network says it, not the sender.
+        self._host, _ = transport.get_extra_info("peername") or ("", 0)
 
     def data_received(self, data: bytes) -> None:
         self._data += data
@@ -144,7 +147,7 @@ class _Served(asyncio.Protocol):
 
     async def _answer(self, path: str, body: bytes) -> None:
         charge_message(body)
-        status, response = await self._server.answer(path, body)
+        status, response = await self._server.answer(path, self._host, body)
         charge_message(response)
         if self._transport is not None:
             self._transport.write(_RESPONSE.pack(len(response), status) + response)

@@ -23,6 +23,7 @@ from tidemark_broker.replication.follower_session import REPLICA_FETCH_MAX_BYTES
 from tidemark_broker.server.config import CheckpointIntervals
 from tidemark_operator.api.kinds import PARTITION_SLICE
 from tidemark_operator.controller.core.settings import ControllerSettings
+from tidemark_operator.security.broker_identity import BrokerIdentity
 from tidemark_protocol.ids import BrokerId, TopicId
 
 from tests.simulation.clients.clients import Surroundings as ClientSurroundings
@@ -169,6 +170,11 @@ class Cluster(Surroundings):
 
     def controller_hosts(self) -> list[str]:
         return [slot.host for slot in self.controllers]
+
+    def broker_at(self, host: str) -> BrokerIdentity:
+        """Return the broker whose pod has or had this address: a sender cannot be another."""
+        found = next(slot for slot in self.brokers.values() if slot.is_at(host))
+        return BrokerIdentity(self.pool, found.broker_id)
 
     def spawn(self, name: str, machine: Machine, host: str) -> SimulatedProcess:
         """A process of another kind, a client perhaps; `start` it with its coroutine."""

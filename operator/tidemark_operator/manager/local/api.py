@@ -4,11 +4,13 @@
 `{"problems": [sentences]}`. `DELETE /v1/topics/{name}` deletes a Topic object. GET and PATCH of
 `/v1/{topics,brokerpools}/{name}` read one object, and change it by a JSON merge patch; without a
 name GET answers `{"items": [objects]}`, and POST creates an object (JSON), or answers 409. `GET
-/v1/local` answers `{"uptimeMs": N}`: what is not up yet may only be starting.
+/v1/local` answers `{"uptimeMs": N, "secretFile": PATH}`: what is not up yet may only be starting,
+and whatever changes something needs a token that is made of that file.
 """
 
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import msgspec
 from aiohttp import web
@@ -33,12 +35,13 @@ def add_local_routes(
     app: web.Application,
     store: ObjectStore,
     *,
+    secret_file: Path,
     now_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
 ) -> None:
     began_ms = now_ms()
 
     async def local(_: web.Request) -> web.Response:
-        return _json(200, {"uptimeMs": now_ms() - began_ms})
+        return _json(200, {"uptimeMs": now_ms() - began_ms, "secretFile": str(secret_file)})
 
     async def apply(request: web.Request) -> web.Response:
         text = await _manifests(request)

@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -49,6 +50,9 @@ from tidemark_operator.reconcile.metrics import ReconcileCollector
 from tidemark_operator.reconcile.reconciler import Reconciler
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
+from tidemark_operator.security.authentication import authenticated
+from tidemark_operator.security.local_secret import ByLocalSecret, LocalSecret
+from tidemark_operator.security.rejections import RejectionLog
 from tidemark_operator.store.lease import ControllerLease, LeaseSettings
 from tidemark_operator.store.object_store import StoreError
 from tidemark_operator.store.sqlite import SqliteStore, StoredChange
@@ -149,6 +153,7 @@ class LocalCluster:
             probe=HttpProbe(controller_settings.probe_timeout_ms),
             on_change=self._on_change,
         )
+        self._secret = LocalSecret(settings.data_dir)
         self._live_pools = LivePools(self.controller, wall_clock_ms=wall_clock_ms)
         self.runtime = ProcessesRuntime(
             ProcessSettings(
@@ -156,6 +161,7 @@ class LocalCluster:
                 settings.http_port,
                 settings.kafka_port,
                 self._address,
+                self._secret.write_token_file,
                 more_arguments=more_arguments,
             ),
             on_exit=self._broker_exited,
@@ -205,6 +211,9 @@ class LocalCluster:
                 more_calls=topic_calls(TopicAdmin(self._indexed, self.controller)),
                 more_metrics=(LoopLagCollector(lag), ReconcileCollector(self._queue)),
                 add_routes=self._add_routes,
+                middlewares=[
+                    authenticated(ByLocalSecret(self._secret), RejectionLog(time.monotonic))
+                ],
             )
             try:
                 async with asyncio.TaskGroup() as tasks:
@@ -238,7 +247,7 @@ class LocalCluster:
         return [settings.controller_port, *each]
 
     def _add_routes(self, app: web.Application) -> None:
-        add_local_routes(app, self._store)
+        add_local_routes(app, self._store, secret_file=self._secret.path)
         has_actions = self._settings.has_actions
         kills = "process" if has_actions else ""
         add_web_routes(app, self.controller, self._live_pools, kills=kills)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import aiohttp
 from aiohttp import web
+from tidemark_protocol.token_file import TokenFile
 
 from tidemark_operator.manager.web.routes import leader_sentence, problem
 from tidemark_operator.manager.web.static_files import SAFE_HEADERS
@@ -20,10 +21,14 @@ PASSED_ON = ("Content-Type", "Cache-Control")
 
 
 class ForwardToLeader:
-    def __init__(self, leader_address: Callable[[], str], port: int) -> None:
-        """Create it; the leader serves the same routes at `port` of its address."""
+    def __init__(self, leader_address: Callable[[], str], port: int, token: TokenFile) -> None:
+        """Create it; the leader serves the same routes at `port` of its address.
+
+        `token` is this operator's: the leader trusts it to have checked who asks.
+        """
         self._leader_address = leader_address
         self._port = port
+        self._token = token
         self._under_way = 0
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
@@ -45,14 +50,18 @@ class ForwardToLeader:
 
     async def _forward(self, request: web.Request, address: str) -> web.StreamResponse:
         url = f"http://{address.rpartition(':')[0]}:{self._port}{request.path_qs}"
-        headers = {FORWARDED: "1"}
+        headers = {FORWARDED: "1", **self._token.headers()}
         headers |= {name: request.headers[name] for name in TAKEN_ALONG if name in request.headers}
         body = await request.read() if request.method == "POST" else None
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=READ_SECONDS)
         async with (
             aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
-            session.request(request.method, url, headers=headers, data=body) as answer,
+            session.request(
+                request.method, url, headers=headers, data=body, allow_redirects=False
+            ) as answer,
         ):
+            if answer.status == 401:
+                self._token.expire()
             passed_on = {name: answer.headers[name] for name in PASSED_ON if name in answer.headers}
             response = web.StreamResponse(
                 status=answer.status, headers={**SAFE_HEADERS, **passed_on}

@@ -26,6 +26,7 @@ from tidemark_broker.server.broker_server import (
 )
 from tidemark_broker.server.environment import BrokerEnvironment
 from tidemark_operator.api.kinds import BROKER
+from tidemark_operator.security.broker_identity import BrokerIdentity
 from tidemark_protocol.controller_messages import RegisterResponse
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, Offset
@@ -53,7 +54,7 @@ class Running:
     ) -> None:
         self.harness = harness
         self.disk = disk or FaultyDisk()
-        self.link = Link(harness)
+        self.link = Link(harness, BrokerIdentity(POOL, machine.broker_id))
         environment = BrokerEnvironment(
             disk=self.disk,
             new_controller_transport=lambda: self.link,

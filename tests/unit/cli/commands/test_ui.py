@@ -93,13 +93,13 @@ def test_in_local_mode_the_controller_serves_the_page() -> None:
 def test_kubectl_forwards_the_operators_port_and_the_address_is_printed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    forwarding = "Forwarding from 127.0.0.1:41234 -> 8080"
+    forwarding = "Forwarding from 127.0.0.1:41234 -> 8081"
     kubectl = f'echo "$@" > {tmp_path}/words; echo "{forwarding}"; exec sleep 9'
     printed, _ = on_kubernetes(monkeypatch, tmp_path, kubectl)
     assert printed == "http://127.0.0.1:41234/ui/"
     assert (tmp_path / "words").read_text().split() == [
         *("--context", "kind-tidemark", "-n", "tidemark-system"),
-        *("port-forward", "pod/tidemark-operator-1", ":8080"),
+        *("port-forward", "pod/tidemark-operator-1", ":8081"),
     ]
 
 

@@ -69,7 +69,9 @@ def run(
 
     async def ran() -> None:
         runtime = ProcessesRuntime(
-            ProcessSettings(tmp_path, 18080, 19092, "127.0.0.1:17070"),
+            ProcessSettings(
+                tmp_path, 18080, 19092, "127.0.0.1:17070", lambda *_: tmp_path / "token"
+            ),
             on_exit=lambda pool, broker_id: None,
             on_due=lambda pool: None,
             tell=machine.reported.append,

@@ -8,8 +8,11 @@ import sys
 from collections.abc import Awaitable, Callable
 
 import aiohttp
+from aiohttp import web
 from tidemark_operator.controller.http_api import serve
 from tidemark_operator.controller.probe import HttpProbe, ProbeVerdict
+from tidemark_operator.security.authentication import SENDER, Handler
+from tidemark_operator.security.broker_identity import BrokerIdentity
 from tidemark_protocol.controller_messages import (
     HEARTBEAT_PATH,
     REGISTER_PATH,
@@ -17,7 +20,7 @@ from tidemark_protocol.controller_messages import (
     HeartbeatRequest,
     encode,
 )
-from tidemark_protocol.ids import BrokerEpoch, ControllerEpoch
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch
 
 from tests.support.controller_harness import POOL, Harness, evaluate
 from tests.support.waiting import HANG_SECONDS
@@ -38,6 +41,12 @@ def listening() -> socket.socket:
     return bound
 
 
+@web.middleware
+async def sent_by_broker_0(request: web.Request, handler: Handler) -> web.StreamResponse:
+    request[SENDER] = BrokerIdentity(POOL, BrokerId(0))
+    return await handler(request)
+
+
 Scenario = Callable[[Harness, aiohttp.ClientSession, str], Awaitable[None]]
 
 
@@ -45,7 +54,7 @@ def run(scenario: Scenario) -> None:
     async def served() -> None:
         harness = await Harness().start(1)
         bound = listening()
-        runner = await serve(harness.service, bound)
+        runner = await serve(harness.service, bound, middlewares=[sent_by_broker_0])
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         try:
             async with aiohttp.ClientSession() as http:

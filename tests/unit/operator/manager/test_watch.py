@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tidemark_operator.manager.watch import ClusterWatch
+from tidemark_operator.manager.watch import ClusterWatch, ObjectEvent
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.resources.persistent_volume_claim import claim_manifest
 from tidemark_protocol.ids import BrokerId
@@ -31,7 +31,12 @@ def watch_into(keys: list[WorkKey]) -> ClusterWatch:
         pass
 
     return ClusterWatch(
-        namespaces=(), on_object=ignore, on_key=keys.append, on_trouble=ignore, on_end=ignore
+        namespaces=(),
+        on_object=ignore,
+        on_pod=ignore,
+        on_key=keys.append,
+        on_trouble=ignore,
+        on_end=ignore,
     )
 
 
@@ -47,3 +52,24 @@ def test_the_chart_allows_every_watch() -> None:
     rules = re.findall(r"resources: \[(.*?)\].*\n  verbs: \[(.*?)\]", RULES.read_text())
     allowed = {name for names, verbs in rules if "watch" in verbs for name in names.split(", ")}
     assert set(handlers_of(watch_into([]))) == allowed
+
+
+def test_pods_of_brokers_are_followed_for_their_identities() -> None:
+    found: list[ObjectEvent] = []
+
+    def ignore(value: Any) -> None:
+        pass
+
+    watch = ClusterWatch(
+        namespaces=(),
+        on_object=ignore,
+        on_pod=found.append,
+        on_key=ignore,
+        on_trouble=ignore,
+        on_end=ignore,
+    )
+    on_pod = handlers_of(watch)["pods"]
+    pod = {"metadata": {"name": "default-1", "namespace": "shop", "labels": {}}}
+    for event_type in (None, "MODIFIED", "DELETED"):
+        asyncio.run(on_pod(event={"type": event_type, "object": pod}, namespace="shop"))
+    assert [event.is_deleted for event in found] == [False, False, True]

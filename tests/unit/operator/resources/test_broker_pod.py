@@ -4,7 +4,12 @@ from typing import Any
 
 from tidemark_operator.api.broker_pool import BrokerPool, ListenerSpec
 from tidemark_operator.api.schemas import validate
-from tidemark_operator.resources.broker_pod import PodSettings, broker_pod_manifest, template_of
+from tidemark_operator.resources.broker_pod import (
+    PodSettings,
+    broker_pod_manifest,
+    present_templates,
+    template_of,
+)
 from tidemark_operator.resources.names import BROKER_ID_LABEL
 from tidemark_protocol.ids import BrokerId
 
@@ -67,6 +72,7 @@ def test_the_broker_is_told_who_it_is_and_where_the_controller_is() -> None:
         "TIDEMARK_POOL": "shop/default",
         "TIDEMARK_DATA_DIR": "/var/lib/tidemark",
         "TIDEMARK_CONTROLLERS": "tidemark-operator.sys.svc:8070",
+        "TIDEMARK_CONTROLLER_TOKEN_FILE": "/var/run/secrets/tidemark/token",
         "TIDEMARK_ADVERTISED_HTTP_URL": "http://default-2.shop.svc:8080",
         "TIDEMARK_CLAIM_UID": "claim-uid",
         "TIDEMARK_LOG_FORMAT": "json",
@@ -142,3 +148,35 @@ def test_a_pods_template_changes_with_all_that_it_was_made_of() -> None:
     found.add(template(POOL, "elsewhere:1"))
     assert len(found) == 5
     assert template(with_spec(POOL, replicas=5, deletion_policy="Delete")) == template(POOL)
+
+
+def test_a_pod_of_the_former_release_stays_while_brokers_without_a_token_are_accepted() -> None:
+    def templates(*, keeps: bool, pool: BrokerPool = POOL) -> frozenset[str]:
+        settings = PodSettings("tidemark-operator.sys.svc:8070", keeps_pods_without_token=keeps)
+        return present_templates(pool, TWO, claim_uid="claim-uid", settings=settings)
+
+    former = "6b8e63068544c052"  # as the release before the tokens made it
+    assert templates(keeps=True) == {former, template_of(pod())}
+    assert templates(keeps=False) == {template_of(pod())}
+    changed = with_spec(POOL, image="image:2")
+    assert not templates(keeps=True, pool=changed) & {former, template_of(pod())}
+
+
+def test_the_token_of_a_pod_is_for_the_controller_and_does_not_last() -> None:
+    spec = pod()["spec"]
+    (volume,) = (each for each in spec["volumes"] if each["name"] == "controller-token")
+    assert volume["projected"]["sources"] == [
+        {
+            "serviceAccountToken": {
+                "path": "token",
+                "audience": "tidemark-controller",
+                "expirationSeconds": 3600,
+            }
+        }
+    ]
+    mounts = spec["containers"][0]["volumeMounts"]
+    assert {
+        "name": "controller-token",
+        "mountPath": "/var/run/secrets/tidemark",
+        "readOnly": True,
+    } in mounts

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from kubernetes.aio import client
-from tidemark_operator.api.kinds import CLUSTER_SCOPE, NODE, TOPIC, Object
+from tidemark_operator.api.kinds import CLUSTER_SCOPE, NODE, TOKEN_REVIEW, TOPIC, Object
 from tidemark_operator.reconcile.indexed_store import IndexedStore
 from tidemark_operator.store.kubernetes import KubernetesStore
 from tidemark_operator.store.object_store import (
@@ -271,3 +271,23 @@ def test_a_create_in_a_namespace_that_has_gone_is_known_as_such() -> None:
         ask(gone, lambda store: store.create(TOPIC, ITEM))
     with pytest.raises(NotFound):
         ask(answer(404, reason="NotFound"), lambda store: store.create(TOPIC, ITEM))
+
+
+def test_a_review_is_created_and_its_status_returned() -> None:
+    sent: list[tuple[str, str, Any]] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        sent.append((request.method, request.path, await request.json()))
+        return web.json_response({"status": {"authenticated": True}}, status=201)
+
+    found = ask(handler, lambda store: store.review(TOKEN_REVIEW, {"token": "t"}))
+    assert found == {"authenticated": True}
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": "t"}}
+    assert sent == [("POST", "/apis/authentication.k8s.io/v1/tokenreviews", body)]
+
+
+def test_a_review_that_is_not_answered_is_an_error() -> None:
+    for handler in (answer(403, reason="Forbidden", message="no"), answer(500)):
+        with pytest.raises(StoreError):
+            ask(handler, lambda store: store.review(TOKEN_REVIEW, {}))
+    assert ask(answer(201), lambda store: store.review(TOKEN_REVIEW, {})) == {}

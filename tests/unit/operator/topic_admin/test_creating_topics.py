@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tidemark_operator.api.kinds import TOPIC
 from tidemark_operator.api.schemas import validate
+from tidemark_operator.security.broker_identity import BrokerIdentity
 from tidemark_operator.store.object_store import AlreadyExists, OutcomeUnknown, Rejected, StoreError
 from tidemark_operator.topic_admin.service import topic_calls
 from tidemark_protocol.controller_messages import decode, encode
@@ -249,11 +250,12 @@ def test_data_of_a_former_topic_is_adopted_only_where_that_is_asked_for(tmp_path
 def test_only_a_registered_broker_is_answered_by_the_leading_controller(tmp_path: Path) -> None:
     async def scenario(harness: AdminHarness) -> None:
         calls = topic_calls(harness.admin)
+        sender = BrokerIdentity(POOL, BrokerId(0))
 
         async def ask(broker: RequestingBroker, topics: int = 1) -> ErrorCode:
             new = tuple(NewTopic(f"t{number}", 1, 1) for number in range(topics))
             request = encode(CreateTopicsRequest(broker, "id", new, validate_only=True))
-            return decode(await calls[CREATE_TOPICS_PATH](request), TopicsResponse).error
+            return decode(await calls[CREATE_TOPICS_PATH](sender, request), TopicsResponse).error
 
         previous = RequestingBroker(POOL, BrokerId(0), BrokerEpoch(0))
         assert await ask(harness.requesting()) is ErrorCode.NONE

@@ -21,7 +21,7 @@ class FullDisk(SqliteStore):
 def exchange(store: SqliteStore, *requests: tuple[str, str, str]) -> list[tuple[int, Any]]:
     async def scenario() -> list[tuple[int, Any]]:
         app = web.Application()
-        add_local_routes(app, store)
+        add_local_routes(app, store, secret_file=Path("controller.secret"))
         responses = []
         async with TestClient(TestServer(app)) as client:
             for method, path, body in requests:

@@ -15,6 +15,7 @@ from tidemark_operator.manager.web.forward import ForwardToLeader
 from tidemark_operator.manager.web.live_pools import LivePools
 from tidemark_operator.manager.web.routes import add_web_routes
 from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.token_file import TokenFile
 
 from tests.support.controller_harness import POOL, Harness, evaluate
 from tests.support.waiting import run
@@ -66,7 +67,11 @@ async def served(
         metadata = {"namespace": "shop", "name": "default"}
         await harness.store.create(BROKER_POOL, {"metadata": metadata, "spec": {"replicas": 3}})
     service, killer = harness.service, Killer()
-    forward = ForwardToLeader(lambda: service.leader_address, leader_port) if leader_port else None
+    forward = (
+        ForwardToLeader(lambda: service.leader_address, leader_port, TokenFile(None))
+        if leader_port
+        else None
+    )
     live_pools = LivePools(service, wall_clock_ms=lambda: 0)
     app = web.Application()
     kills = "process" if actions else ""

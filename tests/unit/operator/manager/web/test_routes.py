@@ -16,6 +16,7 @@ from tidemark_operator.manager.web.live_pools import LivePools
 from tidemark_operator.manager.web.pool_feed import Message
 from tidemark_operator.manager.web.routes import add_web_routes
 from tidemark_protocol.ids import ControllerEpoch
+from tidemark_protocol.token_file import TokenFile
 
 from tests.support.controller_harness import POOL, Harness, evaluate
 from tests.support.waiting import HANG_SECONDS
@@ -43,7 +44,11 @@ async def served(
     live_pools = LivePools(harness.service, wall_clock_ms=lambda: 0, max_pages=max_pages)
     app = web.Application()
     service = harness.service
-    forward = ForwardToLeader(lambda: service.leader_address, leader_port) if leader_port else None
+    forward = (
+        ForwardToLeader(lambda: service.leader_address, leader_port, TokenFile(None))
+        if leader_port
+        else None
+    )
     add_web_routes(app, service, live_pools, forward=forward)
     async with TestClient(TestServer(app)) as client:
         try:
