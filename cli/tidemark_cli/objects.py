@@ -13,6 +13,7 @@ from tidemark_client.errors import EXIT_USAGE, CommandFailed, not_found
 from tidemark_client.kubernetes_objects import PLURALS, KubernetesObjects, Manifest
 from tidemark_client.local_brokers import LOCAL_CONTROLLER_URL
 from tidemark_client.targets import Target, find_api
+from tidemark_client.trust import tls_context
 
 LOCAL_NAMESPACE = "default"
 TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=2)
@@ -150,10 +151,11 @@ async def _exchange(
     target: Target, method: str, path: str, body: bytes | None = None
 ) -> tuple[int, Any]:
     """Send a request and return status and JSON of the response; {} if it is not JSON."""
+    url = target.controller_url + path
     try:
         async with (
             aiohttp.ClientSession(timeout=TIMEOUT, trust_env=False) as session,
-            session.request(method, target.controller_url + path, data=body) as response,
+            session.request(method, url, data=body, ssl=tls_context(url) or True) as response,
         ):
             if response.content_type != "application/json":
                 return response.status, {}

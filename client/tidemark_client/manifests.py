@@ -6,6 +6,7 @@ from tidemark_protocol.manifests import UnreadableManifest, read_objects
 
 from tidemark_client.errors import EXIT_USAGE, CommandFailed
 from tidemark_client.kubernetes_objects import Applied, Manifest
+from tidemark_client.trust import tls_context
 
 APPLY_PATH = "/v1/apply"
 APPLY_TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=2)
@@ -50,7 +51,10 @@ async def apply_at_controller(url: str, manifests: list[Manifest]) -> list[Appli
         async with (
             aiohttp.ClientSession(timeout=APPLY_TIMEOUT, trust_env=False) as session,
             session.post(
-                url + APPLY_PATH, data=body, headers={"Content-Type": "application/yaml"}
+                url + APPLY_PATH,
+                data=body,
+                headers={"Content-Type": "application/yaml"},
+                ssl=tls_context(url) or True,
             ) as response,
         ):
             data = await response.read()

@@ -8,6 +8,7 @@ events_api.py.
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 import msgspec
@@ -99,6 +100,7 @@ async def serve(
     more_calls: Mapping[str, BrokerCall] = NO_CALLS,
     more_metrics: tuple[Collector, ...] = (),
     add_routes: Callable[[web.Application], None] = lambda _: None,
+    tls: ssl.SSLContext | None = None,
 ) -> web.AppRunner:
     """Serve on a socket that is already bound; `cleanup()` of the result ends it.
 
@@ -114,7 +116,7 @@ async def serve(
         keepalive_timeout=75.0,
     )
     await runner.setup()
-    await web.SockSite(runner, listening, backlog=1024).start()
+    await web.SockSite(runner, listening, backlog=1024, ssl_context=tls).start()
     return runner
 
 

@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,12 +21,18 @@ from pathlib import Path
 import uvloop
 from aiohttp import web
 from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.local_profile import remove_profile
 from tidemark_protocol.loop_lag import LoopLag
 
 from tidemark_operator.api.broker_pool import BrokerPool
 from tidemark_operator.api.kinds import BROKER_POOL, TOPIC, ResourceKind
 from tidemark_operator.broker_runtime.free_ports import is_free, taken_sentence
-from tidemark_operator.broker_runtime.processes import ProcessesRuntime, ProcessSettings, last_words
+from tidemark_operator.broker_runtime.processes import (
+    ProcessesRuntime,
+    ProcessSettings,
+    ProcessTls,
+    last_words,
+)
 from tidemark_operator.controller import http_api
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock, wall_clock_ms
 from tidemark_operator.controller.probe import HttpProbe
@@ -39,6 +46,7 @@ from tidemark_operator.manager.garbage import check_retained_once
 from tidemark_operator.manager.leadership import BrokerFailure, LeadershipRunner
 from tidemark_operator.manager.local.api import add_local_routes
 from tidemark_operator.manager.local.apply import NAMESPACE, ManifestRejected, apply_manifests
+from tidemark_operator.manager.local.local_tls import LocalTls, write_local_profile
 from tidemark_operator.manager.local.readiness import notify_when_ready, readiness_of
 from tidemark_operator.manager.loop_lag import LoopLagCollector
 from tidemark_operator.manager.web.live_pools import LivePools
@@ -48,6 +56,8 @@ from tidemark_operator.reconcile.metrics import ReconcileCollector
 from tidemark_operator.reconcile.reconciler import Reconciler
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
+from tidemark_operator.security.broker_trust import BrokerTrust
+from tidemark_operator.security.plan_certificates import Lives
 from tidemark_operator.store.lease import ControllerLease, LeaseSettings
 from tidemark_operator.store.object_store import StoreError
 from tidemark_operator.store.sqlite import SqliteStore, StoredChange
@@ -113,6 +123,14 @@ SWITCH_INTERVAL_SECONDS = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
+class LocalTlsSettings:
+    """What the command line says about TLS; its presence turns TLS on."""
+
+    replication_port: int  # of broker 0
+    certificate_life_s: int = 0  # 0: the default
+
+
+@dataclass(frozen=True, slots=True)
 class LocalSettings:
     brokers: int
     data_dir: Path
@@ -120,6 +138,8 @@ class LocalSettings:
     kafka_port: int
     controller_port: int
     manifests: tuple[Path, ...]
+    replication_port: int = 0  # 0: without TLS
+    lives: Lives = Lives()
 
 
 class LocalCluster:
@@ -139,12 +159,24 @@ class LocalCluster:
         self._queue = WorkQueue()
         controller_settings = ControllerSettings()
         self._address = f"{HOST}:{settings.controller_port}"
+        trust = BrokerTrust()
+        self._tls: LocalTls | None = None
+        if settings.replication_port:
+            self._tls = LocalTls(
+                store,
+                settings.data_dir,
+                lives=settings.lives,
+                wall_clock_s=time.time,
+                is_leading=lambda: self.controller.is_leading,
+                trust=trust,
+            )
+        self._url = f"{'http' if self._tls is None else 'https'}://{self._address}"
         self.controller = ControllerService(
             self._indexed,
             settings=controller_settings,
             clock=MonotonicClock(),
             wall_clock_ms=wall_clock_ms,
-            probe=HttpProbe(controller_settings.probe_timeout_ms),
+            probe=HttpProbe(controller_settings.probe_timeout_ms, trust),
             on_change=self._on_change,
         )
         self._live_pools = LivePools(self.controller, wall_clock_ms=wall_clock_ms)
@@ -155,6 +187,7 @@ class LocalCluster:
                 settings.kafka_port,
                 self._address,
                 more_arguments=more_arguments,
+                tls=self._process_tls(),
             ),
             on_exit=self._broker_exited,
             on_due=self._check_pool,
@@ -192,46 +225,66 @@ class LocalCluster:
             ending=lambda: earlier_brokers(self._settings.data_dir),
             tell=say,
         )
-        say(f"live page: http://{self._address}{PAGE_PATH}")
+        say(f"live page: {self._url}{PAGE_PATH}")
         await self._apply_files()
+        if self._tls is not None:
+            await self._tls.start()
+        write_local_profile(self._settings.controller_port, self._tls)
         lag = LoopLag()
         with socket.create_server((HOST, self._settings.controller_port)) as listening:
             runner = await http_api.serve(
                 self.controller,
                 listening,
                 pid_of=self.runtime.pid,
-                more_calls=topic_calls(TopicAdmin(self._indexed, self.controller)),
+                more_calls=topic_calls(TopicAdmin(self._indexed, self.controller))
+                | ({} if self._tls is None else self._tls.calls()),
                 more_metrics=(LoopLagCollector(lag), ReconcileCollector(self._queue)),
                 add_routes=self._add_routes,
+                tls=None if self._tls is None else self._tls.context,
             )
             try:
                 async with asyncio.TaskGroup() as tasks:
                     lease = tasks.create_task(self._lease.run(), name="lease")
                     changes = tasks.create_task(self._follow_changes(), name="changes")
                     beats = tasks.create_task(lag.run(), name="loop lag")
+                    renewing = tasks.create_task(self._renew_certificates(), name="certificates")
                     say(f"starting; data and logs are in {self._settings.data_dir}")
                     ready = tasks.create_task(self._notify_when_ready(), name="ready")
                     await self._stop.wait()
                     say("stopping the brokers")
                     await self.runtime.stop_all()
-                    for task in (ready, changes, lease, beats):
+                    for task in (ready, changes, lease, beats, renewing):
                         task.cancel()
             finally:
                 await self._live_pools.close()
                 await runner.cleanup()
+                if self._tls is not None:
+                    remove_profile(self._settings.controller_port)
         return self._exit_code
+
+    async def _renew_certificates(self) -> None:
+        if self._tls is not None:
+            await self._tls.run()
+
+    def _process_tls(self) -> ProcessTls | None:
+        if self._tls is None:
+            return None
+        return ProcessTls(self._tls.controller_ca_file, self._settings.replication_port)
 
     async def _notify_when_ready(self) -> None:
         await notify_when_ready(
             lambda: readiness_of(self._store, self.controller),
             say,
-            controller_port=self._settings.controller_port,
+            controller_url=self._url,
             data_dir=self._settings.data_dir,
+            ca_file=None if self._tls is None else self._tls.ca_file,
         )
 
     def _ports(self) -> list[int]:
         settings = self._settings
-        of_brokers = (settings.http_port, settings.kafka_port)
+        of_brokers = [settings.http_port, settings.kafka_port]
+        if settings.replication_port:
+            of_brokers.append(settings.replication_port)
         each = [first + number for first in of_brokers for number in range(settings.brokers)]
         return [settings.controller_port, *each]
 
@@ -310,13 +363,21 @@ def run_local(
     controller_port: int,
     manifests: list[Path],
     proxy_port: int | None = None,
+    tls: LocalTlsSettings | None = None,
 ) -> int:
     """Run until Ctrl-C; return the exit code.
 
     `proxy_port`: of proxies between controller and brokers (`_proxied`); None: there are none.
     """
     settings = LocalSettings(
-        brokers, data_dir.resolve(), http_port, kafka_port, controller_port, tuple(manifests)
+        brokers,
+        data_dir.resolve(),
+        http_port,
+        kafka_port,
+        controller_port,
+        tuple(manifests),
+        0 if tls is None else tls.replication_port,
+        _lives(0 if tls is None else tls.certificate_life_s),
     )
     log_path = settings.data_dir / "logs" / "operator.log"
     try:
@@ -334,6 +395,10 @@ def run_local(
     except (StoreError, OSError) as error:
         say(f"error: {_plain(error)}")
         return EXIT_FAILED
+
+
+def _lives(certificate_life_s: int) -> Lives:
+    return Lives(certificate_s=certificate_life_s) if certificate_life_s else Lives()
 
 
 def _plain(error: StoreError | OSError) -> str:
@@ -358,9 +423,17 @@ def _proxied(settings: LocalSettings, proxy_port: int | None) -> Callable[[Broke
             *("--controllers", f"{HOST}:{first}"),
             *("--advertised-http-port", str(first + settings.brokers)),
             *("--advertised-kafka-port", str(first + 2 * settings.brokers)),
+            *_proxied_replication(settings, first),
         ]
 
     return arguments
+
+
+def _proxied_replication(settings: LocalSettings, first: int) -> list[str]:
+    """Return the flag of a broker with TLS: what peers dial by the Kafka port else."""
+    if not settings.replication_port:
+        return []
+    return ["--advertised-replication-port", str(first + 2 * settings.brokers)]
 
 
 async def _run(settings: LocalSettings, proxy_port: int | None) -> int:

@@ -1,0 +1,1 @@
+"""Certificate authorities of pools, and the certificates that they issue."""
