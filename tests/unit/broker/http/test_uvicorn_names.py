@@ -18,7 +18,7 @@ OVERRIDDEN = {
     },
 }  # fmt: skip
 READ: dict[str, set[str]] = {
-    "_Server": {"config", "lifespan", "server_state", "servers"},
+    "_Server": {"lifespan", "server_state", "servers"},
     "LimitedHttpProtocol": {"connections", "loop", "scope", "server", "transport"},
 }
 CLASSES: dict[str, type] = {"_Server": uvicorn.Server, "LimitedHttpProtocol": HttpToolsProtocol}
