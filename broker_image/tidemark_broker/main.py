@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import errno
 import gc
+import importlib
 import logging
 import resource
 import sys
@@ -22,9 +23,11 @@ from tidemark_protocol.loop_lag import LoopLag
 from tidemark_broker.http.app import HttpServer, create_app
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.consumers.group_consumer import GroupConsumer
-from tidemark_broker.http.server import serve
+from tidemark_broker.http.server import HttpTls, serve
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.metadata.controller_channel import HttpTransport
+from tidemark_broker.security.peer_addresses import PeerAddresses
+from tidemark_broker.security.tls import BrokerTls, TrustedFile
 from tidemark_broker.server.broker_server import EXIT_CRASHED, BrokerServer
 from tidemark_broker.server.config import BrokerConfig, parse_settings
 from tidemark_broker.server.environment import BrokerEnvironment, HttpBackend
@@ -78,14 +81,16 @@ def _set_up_logging(settings: BrokerConfig) -> None:
 class _Http:
     """The HTTP server: produce, fetch and health at the start, the rest when the broker serves."""
 
-    def __init__(self, disk: OsDisk) -> None:
+    def __init__(self, disk: OsDisk, tls: BrokerTls | None) -> None:
         self._disk = disk
+        self._tls = tls
         self._app: HttpServer | None = None
 
     async def serve(
         self, broker: HttpBackend, stop: asyncio.Event, on_listening: Callable[[int], None]
     ) -> None:
         loop_lag = LoopLag()
+        addresses = PeerAddresses(self._tls)
         self._app = create_app(
             BrokerView(
                 partitions=broker.partitions,
@@ -94,7 +99,7 @@ class _Http:
                 incarnation=broker.incarnation,
                 is_ready=broker.is_ready,
                 new_consumer=lambda settings: GroupConsumer(
-                    settings, broker.groups, broker.partitions.metadata
+                    settings, broker.groups, broker.partitions.metadata, addresses
                 ),
                 quotas=broker.quotas,
                 producer_ids=broker.producer_ids,
@@ -108,6 +113,7 @@ class _Http:
                 metrics_profile=broker.settings.metrics_profile,
                 fsyncs=lambda: self._disk.sync_count.total,
                 loop_lag=loop_lag,
+                addresses=addresses,
             )
         )
         async with asyncio.TaskGroup() as tasks:
@@ -119,6 +125,11 @@ class _Http:
                 listeners={port: name for name, port in broker.settings.http_listeners},
                 stop=stop,
                 on_listening=on_listening,
+                tls=(
+                    None
+                    if self._tls is None
+                    else HttpTls(self._tls.clients, broker.settings.tls.plain_listeners)
+                ),
             )
             beats.cancel()
 
@@ -171,16 +182,35 @@ def _keep_grown() -> None:
 
 def _environment(settings: BrokerConfig) -> BrokerEnvironment:
     disk = OsDisk()
-    http = _Http(disk)
+    controllers, tls = _tls(settings)
+    http = _Http(disk, tls)
     return BrokerEnvironment(
         disk=disk,
-        new_controller_transport=lambda: HttpTransport(settings.controller_token_file),
+        new_controller_transport=lambda: HttpTransport(
+            settings.controller_token_file, trusted=controllers
+        ),
         serve_http=http.serve,
         new_uuid=uuid.uuid4,
         wall_clock_s=time.time,
         processing_clock_s=time.perf_counter,
         on_serving=http.on_serving,
         on_grown=_keep_grown,
+        tls=tls,
+        controllers=controllers,
+    )
+
+
+def _tls(settings: BrokerConfig) -> tuple[TrustedFile | None, BrokerTls | None]:
+    """Return the trust in controllers, and the broker's own key and certificate."""
+    if settings.tls.ca_file is None:
+        return None, None
+    controllers = TrustedFile(settings.tls.ca_file)
+    if not settings.tls.is_enabled:
+        return controllers, None
+    # A broker without TLS does without this library and its memory.
+    private_key = importlib.import_module("tidemark_broker.security.private_key")
+    return controllers, BrokerTls(
+        settings.pool, settings.broker_id, private_key.PrivateKey(), time.time
     )
 
 

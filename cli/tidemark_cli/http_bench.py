@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 from tidemark_chaos.verification import percentile
 from tidemark_client.responses import read_problem
+from tidemark_client.trust import tls_context
 
 BINARY_V2 = "application/vnd.kafka.binary.v2+json"
 RESPONSE_SECONDS = 30.0
@@ -57,7 +58,9 @@ class _Connection:
 
         A broken connection must not look like a slow one.
         """
-        reader, writer = await asyncio.open_connection(self._address.hostname, self._address.port)
+        reader, writer = await asyncio.open_connection(
+            self._address.hostname, self._address.port, ssl=tls_context(self._address.geturl())
+        )
         try:
             while (sent := time.perf_counter()) < until:
                 writer.write(self._request)

@@ -8,6 +8,8 @@ import asyncio
 import struct
 from collections.abc import Mapping, Sequence
 
+from tidemark_client.cluster_status import KafkaAddress
+from tidemark_client.trust import context_for
 from tidemark_protocol.error_codes import ErrorCode
 
 FIND_COORDINATOR, DELETE_GROUPS, OFFSET_COMMIT, LIST_OFFSETS = 10, 42, 8, 2
@@ -17,7 +19,6 @@ MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 RESPONSE_SECONDS = 10.0
 NO_GENERATION, NO_RETENTION = -1, -1
 
-Address = tuple[str, int]
 Place = tuple[str, int]
 
 
@@ -83,17 +84,19 @@ def by_topic(entries: Mapping[Place, bytes]) -> bytes:
     return listing([text(topic) + listing(rows) for topic, rows in topics.items()])
 
 
-async def exchange(address: Address, api_key: int, body: bytes) -> Reader:
+async def exchange(address: KafkaAddress, api_key: int, body: bytes) -> Reader:
     """Send one request on a connection of its own and return the response's reader.
 
     Raises KafkaFailed.
     """
     head = struct.pack(">hhi", api_key, VERSIONS[api_key], 1) + text(CLIENT_ID)
-    host, port = address
+    host, port, is_tls = address
     writer: asyncio.StreamWriter | None = None
     try:
         async with asyncio.timeout(RESPONSE_SECONDS):
-            reader, writer = await asyncio.open_connection(host, port)
+            reader, writer = await asyncio.open_connection(
+                host, port, ssl=context_for(host) if is_tls else None
+            )
             writer.write(struct.pack(">i", len(head) + len(body)) + head + body)
             (size,) = struct.unpack(">i", await reader.readexactly(4))
             if not 4 <= size <= MAX_RESPONSE_BYTES:
@@ -106,14 +109,14 @@ async def exchange(address: Address, api_key: int, body: bytes) -> Reader:
             writer.close()
 
 
-async def find_coordinator(address: Address, group: str) -> Address:
+async def find_coordinator(address: KafkaAddress, group: str) -> KafkaAddress:
     response = await exchange(address, FIND_COORDINATOR, text(group))
     _check(response.error(), f"no coordinator of group {group} found")
     response.number("i")  # its id
-    return response.text(), response.number("i")
+    return KafkaAddress(response.text(), response.number("i"), address.is_tls)
 
 
-async def delete_group(coordinator: Address, group: str) -> None:
+async def delete_group(coordinator: KafkaAddress, group: str) -> None:
     response = await exchange(coordinator, DELETE_GROUPS, listing([text(group)]))
     response.number("i")  # throttle time
     for _ in range(response.count()):
@@ -121,7 +124,7 @@ async def delete_group(coordinator: Address, group: str) -> None:
         _check(response.error(), f"group {group} was not deleted")
 
 
-async def commit(coordinator: Address, group: str, offsets: Mapping[Place, int]) -> None:
+async def commit(coordinator: KafkaAddress, group: str, offsets: Mapping[Place, int]) -> None:
     """Commit offsets for a group without members."""
     entries = {place: struct.pack(">q", offset) + text("") for place, offset in offsets.items()}
     head = text(group) + struct.pack(">i", NO_GENERATION) + text("")
@@ -134,7 +137,7 @@ async def commit(coordinator: Address, group: str, offsets: Mapping[Place, int])
             _check(response.error(), f"offset of {topic}-{partition} was not committed")
 
 
-async def offset_at(leader: Address, place: Place, timestamp_ms: int) -> int:
+async def offset_at(leader: KafkaAddress, place: Place, timestamp_ms: int) -> int:
     """Return the offset of the first record at or after a time; -1 if there is none."""
     body = struct.pack(">i", -1) + by_topic({place: struct.pack(">q", timestamp_ms)})
     response = await exchange(leader, LIST_OFFSETS, body)

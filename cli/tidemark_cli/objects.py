@@ -14,6 +14,7 @@ from tidemark_client.kubernetes_objects import PLURALS, KubernetesObjects, Manif
 from tidemark_client.local_brokers import LOCAL_CONTROLLER_URL
 from tidemark_client.local_secret import person_headers
 from tidemark_client.targets import Target, find_api
+from tidemark_client.trust import tls_context
 
 LOCAL_NAMESPACE = "default"
 TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=2)
@@ -152,11 +153,12 @@ async def _exchange(
 ) -> tuple[int, Any]:
     """Send a request and return status and JSON of the response; {} if it is not JSON."""
     headers = {} if method == "GET" else await person_headers(target.controller_url)
+    url = target.controller_url + path
     try:
         async with (
             aiohttp.ClientSession(timeout=TIMEOUT, trust_env=False) as session,
             session.request(
-                method, target.controller_url + path, data=body, headers=headers
+                method, url, data=body, headers=headers, ssl=tls_context(url) or True
             ) as response,
         ):
             if response.content_type != "application/json":

@@ -7,7 +7,7 @@ need attention.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidemark_client.errors import CommandFailed
 from tidemark_client.metadata import PartitionView, TopicView, UnreadableResponse, read_partition
@@ -209,13 +209,20 @@ def read_broker_rows(body: Any) -> tuple[BrokerRow, ...]:
     return tuple(sorted(rows, key=lambda row: row.broker_id))
 
 
-def read_broker_addresses(body: Any) -> dict[int, tuple[str, int]]:
+class KafkaAddress(NamedTuple):
+    host: str
+    port: int
+    is_tls: bool = False
+
+
+def read_broker_addresses(body: Any) -> dict[int, KafkaAddress]:
     """Read a broker's GET /brokers: host and Kafka port by broker id."""
     try:
         return {
-            int(_either(each, "brokerId", "broker_id")): (
+            int(_either(each, "brokerId", "broker_id")): KafkaAddress(
                 str(each["host"]),
                 int(_either(each, "kafkaPort", "kafka_port")),
+                str(each.get("http_url", each.get("httpUrl", ""))).startswith("https://"),
             )
             for each in body["brokers"]
         }

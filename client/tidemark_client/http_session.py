@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidemark_client.trust import tls_context
+
 if TYPE_CHECKING:
     import aiohttp
 
@@ -113,6 +115,7 @@ class HttpSession:
                 data=body,
                 headers={"Content-Type": content_type} if content_type else None,
                 allow_redirects=False,
+                ssl=tls_context(url) or True,
                 timeout=aiohttp.ClientTimeout(
                     total=limits.total_seconds, sock_connect=limits.connect_seconds
                 ),

@@ -15,6 +15,7 @@ import msgspec
 from tidemark_protocol.local_tokens import SECRET_FILE, person_token
 
 from tidemark_client.errors import CommandFailed
+from tidemark_client.trust import tls_context
 
 LOCAL_PATH = "/v1/local"
 TIMEOUT = aiohttp.ClientTimeout(total=10, sock_connect=2)
@@ -46,10 +47,11 @@ async def person_headers(controller_url: str) -> dict[str, str]:
 
 async def _secret_file(controller_url: str) -> Path | None:
     """Return the file that the controller names; None if it names none or does not respond."""
+    url = controller_url + LOCAL_PATH
     try:
         async with (
             aiohttp.ClientSession(timeout=TIMEOUT, trust_env=False) as session,
-            session.get(controller_url + LOCAL_PATH, allow_redirects=False) as response,
+            session.get(url, allow_redirects=False, ssl=tls_context(url) or True) as response,
         ):
             found = msgspec.json.decode(await response.read()) if response.status == 200 else {}
     except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError):

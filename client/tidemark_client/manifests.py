@@ -7,6 +7,7 @@ from tidemark_protocol.manifests import UnreadableManifest, read_objects
 from tidemark_client.errors import EXIT_USAGE, CommandFailed
 from tidemark_client.kubernetes_objects import Applied, Manifest
 from tidemark_client.local_secret import person_headers
+from tidemark_client.trust import tls_context
 
 APPLY_PATH = "/v1/apply"
 APPLY_TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=2)
@@ -51,7 +52,9 @@ async def apply_at_controller(url: str, manifests: list[Manifest]) -> list[Appli
     try:
         async with (
             aiohttp.ClientSession(timeout=APPLY_TIMEOUT, trust_env=False) as session,
-            session.post(url + APPLY_PATH, data=body, headers=headers) as response,
+            session.post(
+                url + APPLY_PATH, data=body, headers=headers, ssl=tls_context(url) or True
+            ) as response,
         ):
             data = await response.read()
             status = response.status

@@ -25,10 +25,10 @@ from tidemark_client.local_brokers import (
     runs_dev,
 )
 from tidemark_client.metadata import UnreadableResponse
+from tidemark_client.trust import LOOPBACK, is_local_tls
 
 STATUS_PATH = "/v1/status"
 DEFAULT_POOL = "default"
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PROBE_LIMITS = TimeLimits(2.0, 0.5)
 START_SECONDS = 10.0  # as long as a command waits for a pool that starts
 START_POLL_SECONDS = 0.2
@@ -59,9 +59,10 @@ async def find_target(arguments: argparse.Namespace) -> Target:
     if named:
         return await _target_at(tuple(_with_scheme(url) for url in named))
     wants_kubernetes = bool(arguments.context or arguments.namespace)
-    status = None if wants_kubernetes else await _status_of_dev(LOCAL_CONTROLLER_URL)
+    local_url = _local_url(LOCAL_CONTROLLER_URL)
+    status = None if wants_kubernetes else await _status_of_dev(local_url)
     if status is not None:
-        return Target(status.broker_urls, LOCAL_CONTROLLER_URL, status=status)
+        return Target(status.broker_urls, local_url, status=status)
     if has_kubeconfig():
         return Target(kube_context=arguments.context)
     if wants_kubernetes:
@@ -89,13 +90,14 @@ async def _elsewhere(found: dict[str, LocalBroker]) -> CommandFailed:
     """Return the error that brokers of this machine belong to other controllers or a killed one."""
     reported, alive = [], []
     for address, broker in sorted(found.items()):
-        does_response = await controller_status(f"http://{address}") is not None
-        alive += [address] if does_response else []
+        url = _local_url(f"http://{address}")
+        does_response = await controller_status(url) is not None
+        alive += [url] if does_response else []
         gone = "" if does_response else ", not running: its brokers stop without it"
-        reported.append(f"http://{address} (data in {broker.data_dir}{gone})")
+        reported.append(f"{url} (data in {broker.data_dir}{gone})")
     return CommandFailed(
         f"No controller at {LOCAL_CONTROLLER_URL}; found on this machine: {', '.join(reported)}.",
-        to_do=f"use it: --server http://{alive[0]}"
+        to_do=f"use it: --server {alive[0]}"
         if alive
         else f"start it again: tidemark dev --data-dir {next(iter(found.values())).data_dir}",
         exit_code=EXIT_USAGE,
@@ -103,7 +105,7 @@ async def _elsewhere(found: dict[str, LocalBroker]) -> CommandFailed:
 
 
 async def _no_kubeconfig() -> CommandFailed:
-    is_local = await controller_status(LOCAL_CONTROLLER_URL) is not None
+    is_local = await controller_status(_local_url(LOCAL_CONTROLLER_URL)) is not None
     return CommandFailed(
         "--context and --namespace need a kubeconfig, and there is none."
         + (" Local mode has no namespaces." if is_local else ""),
@@ -279,4 +281,12 @@ async def _target_at(urls: tuple[str, ...]) -> Target:
 def _with_scheme(address: str) -> str:
     # The address of the live page, which `tidemark dev` prints first, is copied as well.
     address = address.strip().rstrip("/").removesuffix("/ui")
-    return address if "://" in address else f"http://{address}"
+    return address if "://" in address else _local_url(f"http://{address}")
+
+
+def _local_url(url: str) -> str:
+    """Return the URL with https if a `tidemark dev --tls` has that port."""
+    parts = urlsplit(url)
+    if parts.hostname in LOOPBACK and parts.port and is_local_tls(parts.port):
+        return f"https://{parts.netloc}"
+    return url

@@ -80,7 +80,7 @@ class HttpServer:
         self._limits = limits
         self._admission = Admission(limits)
         self._metrics = RequestMetrics()
-        self._forwarder = Forwarder(view.broker_id)
+        self._forwarder = Forwarder(view.broker_id, view.addresses)
         self._quotas = HttpQuotas(view.quotas)
         self._consumers = ConsumerRoutes(view, limits, self._admission)
         self._table = RouteTable(

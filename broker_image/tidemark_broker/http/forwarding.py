@@ -21,6 +21,7 @@ from tidemark_broker.http.problems import Outcome
 from tidemark_broker.http.produce_bodies import ProducedRecord, encode_binary
 from tidemark_broker.http.produce_results import RecordResult, Written, failed
 from tidemark_broker.http.request import CLIENT_ID, FORWARDED_BY
+from tidemark_broker.security.peer_addresses import PLAIN, PeerAddress, PeerAddresses
 
 CONNECTIONS = 64
 CONNECTIONS_PER_PEER = 16
@@ -67,7 +68,8 @@ class ForwardTerms(NamedTuple):
 
 
 class Forwarder:
-    def __init__(self, broker_id: BrokerId) -> None:
+    def __init__(self, broker_id: BrokerId, addresses: PeerAddresses = PLAIN) -> None:
+        self._addresses = addresses
         self._broker_id = broker_id
         self._session: aiohttp.ClientSession | None = None
 
@@ -92,15 +94,16 @@ class Forwarder:
                 f"broker {leader}: not forwarded, timeout_ms is over",
                 Outcome.NOT_WRITTEN,
             )
-        host = f"[{endpoints.host}]" if ":" in endpoints.host else endpoints.host
+        address = self._addresses.http(leader, endpoints)
         url = (
-            f"http://{host}:{endpoints.http_port}/topics/{topic}"
+            f"{address.url}/topics/{topic}"
             f"?acks={terms.acks}&timeout_ms={int(remaining_seconds * 1000)}"
         )
         error, outcome = ErrorCode.NETWORK_EXCEPTION, Outcome.UNKNOWN
         try:
             status, body = await self._post(
                 url,
+                address,
                 encode_binary(records),
                 client_id=terms.client_id,
                 seconds=remaining_seconds + GRACE_SECONDS,
@@ -117,7 +120,7 @@ class Forwarder:
         return _all_failed(records, error, message, outcome)
 
     async def _post(
-        self, url: str, body: bytes, *, client_id: str, seconds: float
+        self, url: str, address: PeerAddress, body: bytes, *, client_id: str, seconds: float
     ) -> tuple[int, bytes]:
         if self._session is None:
             self._session = aiohttp.ClientSession(
@@ -136,6 +139,7 @@ class Forwarder:
             },
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=seconds),
+            **address.request_options(),
         ) as response:
             answer = bytearray()
             async for chunk in response.content.iter_any():

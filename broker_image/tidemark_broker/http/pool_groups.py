@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import msgspec
-from tidemark_protocol.controller_messages import BrokerState
 
 from tidemark_broker.http.broker_view import BrokerView
+from tidemark_broker.security.peer_addresses import PeerAddress
 
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 CONNECT_SECONDS = 1.0
@@ -28,15 +28,15 @@ async def others(view: BrokerView) -> AsyncIterator[tuple[int, _Groups | None]]:
     async with aiohttp.ClientSession(timeout=timeout) as session:
         for broker_id, broker in sorted(view.partitions.metadata.brokers.items()):
             if broker_id != view.broker_id and not broker.is_fenced:
-                yield broker_id, await _of(session, broker)
+                address = view.addresses.http(broker_id, broker.endpoints)
+                yield broker_id, await _of(session, address)
 
 
-async def _of(session: aiohttp.ClientSession, broker: BrokerState) -> _Groups | None:
-    endpoints = broker.endpoints
-    host = f"[{endpoints.host}]" if ":" in endpoints.host else endpoints.host
+async def _of(session: aiohttp.ClientSession, address: PeerAddress) -> _Groups | None:
     body = bytearray()
+    url = f"{address.url}/groups?of=broker"
     try:
-        async with session.get(f"http://{host}:{endpoints.http_port}/groups?of=broker") as response:
+        async with session.get(url, **address.request_options()) as response:
             if response.status != 200:
                 return None
             async for chunk in response.content.iter_any():

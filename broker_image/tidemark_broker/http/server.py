@@ -8,8 +8,9 @@ do not read their responses: LimitedHttpProtocol does, by closing the connection
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Generator, Mapping
-from typing import Any, cast
+import ssl
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -21,17 +22,44 @@ from tidemark_broker.http.response import AsgiApp, Scope
 DEFAULT_LIMITS = ServerLimits()
 
 
+class HttpTls(NamedTuple):
+    context: ssl.SSLContext
+    plain: frozenset[str] = frozenset()  # listeners without TLS
+
+
 class _Server(uvicorn.Server):
     def __init__(
-        self, config: uvicorn.Config, stop: asyncio.Event, on_started: Callable[[], None]
+        self,
+        config: uvicorn.Config,
+        stop: asyncio.Event,
+        on_started: Callable[[], None],
+        plain: Sequence[socket.socket],
     ) -> None:
         super().__init__(config)
         self._stop = stop
+        self._plain = plain
         self._on_started = on_started
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start as uvicorn does, then listen on the sockets without TLS beside it."""
+        await super().startup(sockets)
+        config = self.config
+
+        def create_protocol() -> asyncio.Protocol:
+            made: asyncio.Protocol = cast(Any, config.http_protocol_class)(
+                config=config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+            return made
+
+        loop = asyncio.get_running_loop()
+        for listening in self._plain:
+            self.servers.append(
+                await loop.create_server(create_protocol, sock=listening, backlog=config.backlog)
+            )
 
     async def main_loop(self) -> None:
         # uvicorn's own wakes ten times a second, mostly for the date header that is off here.
@@ -117,6 +145,7 @@ async def serve(
     listeners: Mapping[int, str] = {},
     on_listening: Callable[[int], None] = lambda port: None,
     limits: ServerLimits = DEFAULT_LIMITS,
+    tls: HttpTls | None = None,
 ) -> None:
     """Serve until `stop` is set, then end open requests within `graceful_stop_seconds`.
 
@@ -142,13 +171,17 @@ async def serve(
         timeout_graceful_shutdown=limits.graceful_stop_seconds,
     )
     bound_port = sockets[0].getsockname()[1]
-    server = _Server(config, stop, lambda: on_listening(bound_port))
+    config.load()
+    config.ssl = None if tls is None else tls.context
+    plain_sockets: list[socket.socket] = []
+    server = _Server(config, stop, lambda: on_listening(bound_port), plain_sockets)
     try:
-        for more in listeners:
-            sockets.append(_listen(host, more, limits.backlog))
+        for more, name in listeners.items():
+            where = plain_sockets if tls is not None and name in tls.plain else sockets
+            where.append(_listen(host, more, limits.backlog))
         await server.serve(sockets)
     finally:
-        for listening in sockets:
+        for listening in (*sockets, *plain_sockets):
             listening.close()
 
 

@@ -17,9 +17,15 @@ import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import aiohttp
+from tidemark_protocol.access_messages import (
+    SIGN_CERTIFICATE_PATH,
+    SignCertificateRequest,
+    SignCertificateResponse,
+)
+from tidemark_protocol.certificate_names import CONTROLLER_NAME
 from tidemark_protocol.controller_messages import (
     ALLOCATE_PRODUCER_IDS_PATH,
     ALTER_PARTITION_PATH,
@@ -38,6 +44,8 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch
 from tidemark_protocol.token_file import TokenFile
 from tidemark_protocol.topic_messages import RequestingBroker, TopicsRequest, TopicsResponse
+
+from tidemark_broker.security.tls import TrustedFile
 
 _log = logging.getLogger(__name__)
 
@@ -100,8 +108,12 @@ class EpochStore(Protocol):
 class HttpTransport:
     """Requests by HTTP, with the token by which the controller knows this broker."""
 
-    def __init__(self, token_file: Path | None = None) -> None:
+    def __init__(
+        self, token_file: Path | None = None, *, trusted: TrustedFile | None = None
+    ) -> None:
+        """Create it; with `trusted` authorities requests go by TLS."""
         self._token = TokenFile(token_file)
+        self._trusted = trusted
         self._http: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
@@ -116,12 +128,18 @@ class HttpTransport:
     async def post(self, address: Address, path: str, body: bytes) -> bytes:
         assert self._http is not None, "start first"
         host = f"[{address.host}]" if ":" in address.host else address.host
+        scheme, options = "http", {}
+        if self._trusted is not None:
+            # Whatever address it has: its name is its identity.
+            scheme = "https"
+            options = {"ssl": self._trusted.context, "server_hostname": CONTROLLER_NAME}
         try:
             async with self._http.post(
-                f"http://{host}:{address.port}{path}",
+                f"{scheme}://{host}:{address.port}{path}",
                 data=body,
                 headers={"content-type": "application/json", **self._token.headers()},
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS),
+                **cast(Any, options),
             ) as response:
                 if response.status == UNAUTHORIZED:
                     self._token.expire()
@@ -279,6 +297,23 @@ class ControllerChannel:
             return None
         requesting = self.call_in_background(path, request, TopicsResponse, timeout_ms=timeout_ms)
         return await self._accepted(requesting, during="changes of topics")
+
+    async def request_certificate(
+        self, request_pem: str, timeout_ms: int
+    ) -> SignCertificateResponse | None:
+        """Request a certificate; the broker need not be registered. None: ask again."""
+        request = SignCertificateRequest(self.pool, self._broker_id, request_pem, self.broker_epoch)
+        try:
+            response = await self.call(
+                SIGN_CERTIFICATE_PATH, request, SignCertificateResponse, timeout_ms=timeout_ms
+            )
+        except ControllerUnavailable as error:
+            self.record_problem("certificate", str(error))
+            return None
+        if response.error is ErrorCode.NOT_CONTROLLER:
+            self.prefer("")
+            return None
+        return response
 
     async def _ask(
         self, path: str, request: object, kind: type[Accepted], *, during: str

@@ -16,6 +16,7 @@ from tidemark_broker.replication.leader_endpoint import LeaderEndpoint
 from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.partition_observer import PartitionObserver
 from tidemark_broker.replication.replica_manager import ReplicaManager
+from tidemark_broker.security.peer_addresses import PLAIN, PeerAddresses
 
 CONNECT_TIMEOUT_SECONDS = 1.0
 FIRST_RECONNECT_SECONDS = 0.02
@@ -28,16 +29,24 @@ class ReplicaFetcher:
     """A connection to one leader, kept while there is something to follow there."""
 
     def __init__(
-        self, leader_id: BrokerId, partitions: ReplicaManager, *, suspect: Notify, responded: Notify
+        self,
+        leader_id: BrokerId,
+        partitions: ReplicaManager,
+        *,
+        suspect: Notify,
+        responded: Notify,
+        addresses: PeerAddresses = PLAIN,
     ) -> None:
         self.leader_id = leader_id
         self._partitions = partitions
+        self._addresses = addresses
         self._suspect = suspect
         self._responded = responded
         self._followed: dict[Key, Partition] = {}
         self._connection: LeaderEndpoint | None = None
         self._endpoints: Endpoints | None = None
         self._changed = asyncio.Event()
+        self._is_reconnecting = False  # of our own will
 
     @property
     def follows_anything(self) -> bool:
@@ -61,6 +70,13 @@ class ReplicaFetcher:
             self._changed.set()
             if self._connection is not None:
                 self._connection.close()
+
+    def reconnect(self) -> None:
+        """Connect again, with the certificate of now, and without suspecting the leader."""
+        if self._connection is not None:
+            self._is_reconnecting = True
+            self._changed.set()
+            self._connection.close()
 
     def check_replicas(self, replicas: Iterable[Partition]) -> None:
         if self._connection is not None:
@@ -95,12 +111,15 @@ class ReplicaFetcher:
         if endpoints is None:
             return False
         loop = asyncio.get_running_loop()
+        address = self._addresses.kafka(self.leader_id, endpoints)
+        self._is_reconnecting = False
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 _, connection = await loop.create_connection(
                     lambda: LeaderEndpoint(self.leader_id, self._partitions),
-                    endpoints.host,
-                    endpoints.kafka_port,
+                    address.host,
+                    address.port,
+                    **address.connect_options(),
                 )
         except TimeoutError:
             return False
@@ -120,7 +139,7 @@ class ReplicaFetcher:
 
     def _report(self, endpoints: Endpoints) -> None:
         """Suspect the leader, unless we left it or it is known to be elsewhere by now."""
-        if self._followed and endpoints == self._endpoints:
+        if self._followed and endpoints == self._endpoints and not self._is_reconnecting:
             self._suspect(self.leader_id)
 
 
@@ -134,8 +153,10 @@ class ReplicaFetcherManager(PartitionObserver):
         suspect: Notify,
         responded: Notify,
         tasks: asyncio.TaskGroup,
+        addresses: PeerAddresses = PLAIN,
     ) -> None:
         self._partitions = partitions
+        self._addresses = addresses
         self._suspect = suspect
         self._responded = responded
         self._tasks = tasks
@@ -176,7 +197,11 @@ class ReplicaFetcherManager(PartitionObserver):
     def _fetcher(self, leader_id: BrokerId) -> ReplicaFetcher:
         if leader_id not in self._fetchers:
             fetcher = ReplicaFetcher(
-                leader_id, self._partitions, suspect=self._suspect, responded=self._responded
+                leader_id,
+                self._partitions,
+                suspect=self._suspect,
+                responded=self._responded,
+                addresses=self._addresses,
             )
             task = self._tasks.create_task(fetcher.run(), name=f"follow-{leader_id}")
             self._fetchers[leader_id] = (fetcher, task)
@@ -189,6 +214,11 @@ class ReplicaFetcherManager(PartitionObserver):
         """Fetch now: the follower was held back (flush: Always), or deleted records."""
         if replica.follower is not None and replica.follower.leader in self._fetchers:
             self._fetchers[replica.follower.leader][0].check_replicas((replica,))
+
+    def reconnect(self) -> None:
+        """Connect to all leaders again, with the certificate of now."""
+        for fetcher, _ in self._fetchers.values():
+            fetcher.reconnect()
 
     def stop(self) -> None:
         for fetcher, task in self._fetchers.values():

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 
-from tidemark_protocol.ids import Offset, TopicId
+from tidemark_protocol.ids import BrokerId, Offset, TopicId
 
 from tidemark_broker.clock import Timer
 from tidemark_broker.kafka_wire.messages.fetch import FetchPartition, FetchRequest, TopicResponse
@@ -54,6 +54,7 @@ class FollowerSession:
         "moved",
         "next_epoch",
         "number",
+        "only_as",
         "reported_positions",
         "request",
         "requested",
@@ -63,6 +64,9 @@ class FollowerSession:
 
     def __init__(self) -> None:
         self.number = next(_numbers)
+        # The broker that the client's certificate names, NO_BROKER for one that names none; None:
+        # the pool has no TLS, and followers say themselves who they are.
+        self.only_as: BrokerId | None = None
         self.is_peer = False  # it fetched as the present life of a broker of the pool
         self.requested: dict[Key, FetchPartition] = {}  # open questions
         self.watched: dict[Key, None] = {}  # those, and those answered with records just now
@@ -73,6 +77,14 @@ class FollowerSession:
         self.contact = FollowerContact()
         self.request: FetchRequest | None = None  # the last one: who asks, and its limits
         self.next_epoch = FIRST_SESSION_EPOCH
+
+    def restrict_to(self, broker_id: BrokerId) -> None:
+        """Let the client fetch as this broker only; NO_BROKER: as none."""
+        self.only_as = broker_id
+
+    def may_fetch_as(self, replica_id: int) -> bool:
+        """Return whether the client may fetch as this replica."""
+        return self.only_as is None or self.only_as == replica_id
 
     def may_apply(self, request: FetchRequest) -> bool:
         """Return whether the request begins a session or is the next one of this session."""

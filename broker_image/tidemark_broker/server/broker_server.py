@@ -51,6 +51,8 @@ from tidemark_broker.replication.fetcher_manager import ReplicaFetcherManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.partition_observer import PartitionObserver
 from tidemark_broker.replication.replica_manager import ReplicaManager
+from tidemark_broker.security.certificate_renewal import CertificateRenewal
+from tidemark_broker.security.peer_addresses import PeerAddresses
 from tidemark_broker.server.background.checkpointing import CheckpointWriter
 from tidemark_broker.server.background.cleaner_scheduler import LogCleaner
 from tidemark_broker.server.background.disk_probe import DiskProbe
@@ -69,6 +71,7 @@ from tidemark_broker.server.lifecycle_manager import (
 
 # The controller's record is the better end: it also fences us. So long it is waited for alone.
 RECORD_LIMIT_SECONDS = 5.0
+CERTIFICATE_TIMEOUT_MS = 5000
 REMOVAL_RETRY_SECONDS = 0.5
 
 _log = logging.getLogger(__name__)
@@ -183,6 +186,9 @@ class BrokerServer(PartitionObserver):
             scheduler=self._loop,
             wall_clock_s=environment.wall_clock_s,
         )
+        self._tls = environment.tls
+        self._replication_port = 0
+        self._renewal = self._new_renewal(environment)
         self.request_metrics = KafkaRequestMetrics()
         self._fetches = FollowerFetchHandler(self.partitions, scheduler=self._loop)
         self._stop = asyncio.Event()  # an end was asked for, in whatever way
@@ -194,6 +200,16 @@ class BrokerServer(PartitionObserver):
         self._tasks: asyncio.TaskGroup | None = None
         self._background: list[asyncio.Task[None]] = []
         self._fetchers: ReplicaFetcherManager | None = None
+
+    def _new_renewal(self, environment: BrokerEnvironment) -> CertificateRenewal | None:
+        if environment.tls is None or environment.controllers is None:
+            return None
+        return CertificateRenewal(
+            environment.tls,
+            environment.controllers,
+            sign=lambda pem: self._channel.request_certificate(pem, CERTIFICATE_TIMEOUT_MS),
+            wall_clock_s=environment.wall_clock_s,
+        )
 
     def is_ready(self) -> tuple[bool, str]:
         if self._not_ready:
@@ -247,12 +263,20 @@ class BrokerServer(PartitionObserver):
             send=self._channel.send_proposals, on_responses=self.partitions.on_in_sync_responses
         )
         checkpointing = self._wire(directory, epoch_store, alter_partition)
+        if not await self._has_certificate():
+            await self._leave_unregistered(directory, checkpointing)
+            return
         try:
             listener = await self._start_listener(directory)
         except OSError:  # a port is taken: nothing was changed, and the next start may have it
             await self._leave_unregistered(directory, checkpointing)
             raise
         assert self.session is not None
+        renewal = self._renewal
+        if renewal is not None:
+            self._start_background(
+                renewal.run(lambda: self._use_certificate(listener)), "certificate-renewal"
+            )
         try:
             self._not_ready = "Starting: registering with the controller"
             try:
@@ -297,6 +321,7 @@ class BrokerServer(PartitionObserver):
             suspect=self._on_suspect,
             responded=self.leader_changes.on_response,
             tasks=self._tasks,
+            addresses=PeerAddresses(self._tls),
         )
         group_commit = GroupCommit(partitions, on_flushed=self._fetchers.kick)
         self.session = BrokerLifecycleManager(
@@ -367,6 +392,18 @@ class BrokerServer(PartitionObserver):
         assert self._tasks is not None
         self._background.append(self._tasks.create_task(work, name=name))
 
+    async def _has_certificate(self) -> bool:
+        """Return whether there is a certificate, or none is needed; False: the stop came first."""
+        if self._renewal is None:
+            return True
+        self._not_ready = "Starting: waiting for a certificate of the controller"
+        return await self._until_stop(self._renewal.first())
+
+    async def _use_certificate(self, listener: SocketServer) -> None:
+        await listener.renew_replication()
+        assert self._fetchers is not None
+        self._fetchers.reconnect()
+
     async def _start_listener(self, directory: LogManager) -> SocketServer:
         context = HandlerContext(
             self.partitions,
@@ -388,11 +425,15 @@ class BrokerServer(PartitionObserver):
             processing_clock_s=self._environment.processing_clock_s,
             request_metrics=self.request_metrics,
         )
-        listener = SocketServer(context)
+        listener = SocketServer(context, self._tls)
         host = self.settings.listen_host
         self.kafka_port = await listener.start(host, self.settings.kafka_port)
         for name, port in self.settings.listeners:
-            await listener.start(host, port, listener=name)
+            is_plain = name in self.settings.tls.plain_listeners
+            await listener.start(host, port, listener=name, is_plain=is_plain)
+        if self._tls is not None:
+            port = self.settings.tls.replication_port
+            self._replication_port = await listener.start_replication(host, port)
         return listener
 
     async def _open_directory(self) -> LogManager | None:
@@ -452,12 +493,14 @@ class BrokerServer(PartitionObserver):
 
     def _registration(self, directory: LogManager) -> RegisterRequest:
         settings = self.settings
-        http_url = f"http://{settings.advertised_host}:{self.http_port}"
+        scheme = "http" if self._tls is None else "https"
+        http_url = f"{scheme}://{settings.advertised_host}:{self.http_port}"
         endpoints = Endpoints(
             settings.advertised_host,
             settings.advertised_kafka_port or self.kafka_port,
             settings.advertised_http_port or self.http_port,
             settings.advertised_http_url or http_url,
+            settings.tls.advertised_replication_port or self._replication_port,
         )
         return registration_request(
             settings, directory, incarnation=self.incarnation, endpoints=endpoints

@@ -33,6 +33,17 @@ class CheckpointIntervals:
     growth_bytes: int = 64 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """Settings of TLS: the authorities of controllers, and listeners."""
+
+    ca_file: Path | None = None  # None: the controller is called without TLS
+    is_enabled: bool = False  # on listeners
+    plain_listeners: frozenset[str] = frozenset()  # named ones without TLS all the same
+    replication_port: int = 9091
+    advertised_replication_port: int = 0  # of the mapping that peers dial; 0: the one listened on
+
+
 _POOL = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
 _LISTENER = re.compile(r"^[a-z]([-a-z0-9]{0,13}[a-z0-9])?$")
 _BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
@@ -70,6 +81,7 @@ class BrokerConfig:
     recovery_points: CheckpointIntervals = field(default_factory=CheckpointIntervals)
     groups: GroupSettings = field(default_factory=GroupSettings)
     creates_topics: bool = False  # that Kafka clients ask for; Kafka's auto.create.topics.enable
+    tls: TlsSettings = field(default_factory=TlsSettings)
     default_partitions: int = 1  # told as num.partitions; the operator makes the topics
 
 
@@ -128,6 +140,21 @@ def parse_settings(arguments: list[str]) -> BrokerConfig:
         groups=_group_settings(found, parser),
         creates_topics=found.auto_create_topics_enable == "true",
         default_partitions=found.num_partitions,
+        tls=_tls_settings(found, parser),
+    )
+
+
+def _tls_settings(found: argparse.Namespace, parser: argparse.ArgumentParser) -> TlsSettings:
+    if found.tls not in ("true", "false"):
+        parser.error(f"--tls (TIDEMARK_TLS): expected true or false, found {found.tls!r}")
+    if found.tls == "true" and not found.ca_file:
+        parser.error("--ca-file (TIDEMARK_CA_FILE): expected a file, as TLS is on, found none")
+    return TlsSettings(
+        ca_file=Path(found.ca_file) if found.ca_file else None,
+        is_enabled=found.tls == "true",
+        plain_listeners=frozenset(filter(None, found.plain_listeners.split(","))),
+        replication_port=found.replication_port,
+        advertised_replication_port=found.advertised_replication_port,
     )
 
 
@@ -210,7 +237,36 @@ def _parser() -> argparse.ArgumentParser:
         help="longest wait for the controller in a controlled shutdown",
     )
     _add_kafka_flags(parser)
+    _add_tls_flags(parser)
     return parser
+
+
+def _add_tls_flags(parser: argparse.ArgumentParser) -> None:
+    env = os.environ.get
+    add = parser.add_argument
+    add(
+        "--ca-file",
+        default=env("TIDEMARK_CA_FILE", ""),
+        help="certificate authorities of the controller (PEM), which is then called by TLS",
+    )
+    add("--tls", default=env("TIDEMARK_TLS", "false"), help="TLS on listeners: true or false")
+    add(
+        "--plain-listeners",
+        default=env("TIDEMARK_PLAIN_LISTENERS", ""),
+        help="names of listeners without TLS",
+    )
+    add(
+        "--replication-port",
+        type=int,
+        default=int(env("TIDEMARK_REPLICATION_PORT", "9091")),
+        help="port for other brokers, with TLS",
+    )
+    add(
+        "--advertised-replication-port",
+        type=int,
+        default=int(env("TIDEMARK_ADVERTISED_REPLICATION_PORT", "0")),
+        help="port at which other brokers reach it (0: the same)",
+    )
 
 
 def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
@@ -302,8 +358,9 @@ def broker_configs(settings: BrokerConfig) -> Mapping[str, str]:
     }
     limits = ListenerLimits()
     port = settings.advertised_kafka_port or settings.kafka_port
+    protocol = "SSL" if settings.tls.is_enabled else "PLAINTEXT"
     return defaults | {
-        "advertised.listeners": f"PLAINTEXT://{settings.advertised_host}:{port}",
+        "advertised.listeners": f"{protocol}://{settings.advertised_host}:{port}",
         "auto.create.topics.enable": str(settings.creates_topics).lower(),
         "connections.max.idle.ms": str(int(limits.idle_seconds * 1000)),
         "max.connections": str(limits.connections),
@@ -312,7 +369,7 @@ def broker_configs(settings: BrokerConfig) -> Mapping[str, str]:
         "default.replication.factor": str(DEFAULT_REPLICATION_FACTOR),
         "delete.topic.enable": "true",
         "group.initial.rebalance.delay.ms": str(settings.groups.initial_rebalance_delay_ms),
-        "listeners": f"PLAINTEXT://{settings.listen_host}:{settings.kafka_port}",
+        "listeners": f"{protocol}://{settings.listen_host}:{settings.kafka_port}",
         "log.dirs": str(settings.data_directory),
         "node.id": str(settings.broker_id),
         "num.partitions": str(settings.default_partitions),

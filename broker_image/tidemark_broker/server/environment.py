@@ -18,6 +18,7 @@ from tidemark_broker.metadata.controller_channel import ControllerTransport
 from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.replica_manager import ReplicaManager
+from tidemark_broker.security.tls import BrokerTls, TrustedFile
 from tidemark_broker.server.config import BrokerConfig
 
 
@@ -51,3 +52,5 @@ class BrokerEnvironment:
     processing_clock_s: Callable[[], float]  # finer than the loop's, for quotas of time
     on_serving: Callable[[], None]  # once, when the broker begins to serve
     on_grown: Callable[[], None] = lambda: None  # by more replicas, which stay for long
+    tls: BrokerTls | None = None
+    controllers: TrustedFile | None = None  # the authorities of controllers

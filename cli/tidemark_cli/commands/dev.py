@@ -33,6 +33,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--controller-port", type=int, default=17070, help="default 17070")
     parser.add_argument(
+        "--tls", action="store_true", help="encrypt and authenticate all connections (TLS)"
+    )
+    parser.add_argument(
+        "--replication-port",
+        type=int,
+        default=20092,
+        help=PORT_HELP.format("with --tls: replication", 20092),
+    )
+    parser.add_argument(
+        "--certificate-life-seconds",
+        type=int,
+        default=0,
+        help="with --tls: life of certificates, which are renewed after a third of it "
+        "(default 3 days)",
+    )
+    parser.add_argument(
         "--proxy-port",
         type=int,
         help="first port of proxies between controller and brokers, which `tidemark chaos` starts "
@@ -75,29 +91,30 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
         )
     _check_ports(arguments)
     local = importlib.import_module("tidemark_operator.manager.local.main")
-    return cast(
-        int,
-        local.run_local(
-            brokers=arguments.brokers,
-            data_dir=arguments.data_dir,
-            http_port=arguments.http_port,
-            kafka_port=arguments.kafka_port,
-            controller_port=arguments.controller_port,
-            manifests=list(arguments.manifests),
-            proxy_port=arguments.proxy_port,
-            has_actions=arguments.actions,
-        ),
+    settings = local.LocalSettings(
+        brokers=arguments.brokers,
+        data_dir=arguments.data_dir,
+        http_port=arguments.http_port,
+        kafka_port=arguments.kafka_port,
+        controller_port=arguments.controller_port,
+        manifests=tuple(arguments.manifests),
+        replication_port=arguments.replication_port if arguments.tls else 0,
+        certificate_life_s=arguments.certificate_life_seconds,
+        has_actions=arguments.actions,
     )
+    return cast(int, local.run_local(settings, proxy_port=arguments.proxy_port))
 
 
 def _check_ports(arguments: argparse.Namespace) -> None:
     """Check that no two ports are equal: two for each broker, and one for the controller."""
     wanted: dict[int, str] = {}
-    rows = (
+    rows = [
         ("--controller-port", arguments.controller_port, 1),
         ("--http-port", arguments.http_port, arguments.brokers),
         ("--kafka-port", arguments.kafka_port, arguments.brokers),
-    )
+    ]
+    if arguments.tls:
+        rows.append(("--replication-port", arguments.replication_port, arguments.brokers))
     for option, first, count in rows:
         if first < 1 or first + count - 1 > MAX_PORT:
             raise CommandFailed(

@@ -13,18 +13,18 @@ from dataclasses import replace
 import aiohttp
 from rich.console import Console
 from tidemark_client.client import TidemarkClient
-from tidemark_client.cluster_status import read_broker_addresses
+from tidemark_client.cluster_status import KafkaAddress, read_broker_addresses
 from tidemark_client.errors import EXIT_OK, EXIT_USAGE, CommandFailed, not_found
 from tidemark_client.leader_lookup import NoResponse, UnknownTopic
 from tidemark_client.metadata import UnreadableResponse
 from tidemark_client.outcomes import BrokerError, OffsetRange
 from tidemark_client.targets import find_brokers, find_target
+from tidemark_client.trust import tls_context
 
 from tidemark_cli.arguments import add_target_arguments
 from tidemark_cli.group_offsets import Goal, OffsetChange, changes, read_goal
 from tidemark_cli.groups import GroupView, Place, merged, read_groups
 from tidemark_cli.kafka_requests import (
-    Address,
     KafkaFailed,
     commit,
     delete_group,
@@ -217,7 +217,7 @@ async def _places(client: TidemarkClient, text: str) -> list[Place]:
     return [(topic, int(number))]
 
 
-async def _coordinator(client: TidemarkClient, group: str) -> Address:
+async def _coordinator(client: TidemarkClient, group: str) -> KafkaAddress:
     addresses = read_broker_addresses(await client.lookup.ask("/brokers"))
     failed = KafkaFailed("no broker has a Kafka port")
     for address in addresses.values():
@@ -267,8 +267,9 @@ async def _groups(brokers: dict[int, str]) -> tuple[tuple[GroupView, ...], list[
     async with aiohttp.ClientSession(timeout=timeout, trust_env=False) as session:
 
         async def ask(broker_id: int, url: str) -> None:
+            context = tls_context(url) or True
             try:
-                async with session.get(f"{url}/groups?of=broker") as response:
+                async with session.get(f"{url}/groups?of=broker", ssl=context) as response:
                     response.raise_for_status()
                     groups, is_loading = read_groups(await response.json())
             except (aiohttp.ClientError, TimeoutError, OSError, UnreadableResponse) as error:

@@ -129,6 +129,7 @@ def read_broker(item: Object) -> BrokerRecord | None:
                 int(endpoints["kafkaPort"]),
                 int(endpoints["httpPort"]),
                 endpoints["advertisedHttpUrl"],
+                int(endpoints.get("replicationPort", 0)),
             ),
             rack=status.get("rack", ""),
             storage=StorageIdentity(
@@ -166,6 +167,7 @@ def _broker_status(record: BrokerRecord) -> Object:
             "kafkaPort": endpoints.kafka_port,
             "httpPort": endpoints.http_port,
             "advertisedHttpUrl": endpoints.advertised_http_url,
+            **_replication_port(endpoints),
         },
         "rack": record.rack,
         "storage": {
@@ -178,3 +180,8 @@ def _broker_status(record: BrokerRecord) -> Object:
         "clusterId": record.cluster_id,
         "producerIdRound": record.producer_id_round,
     }
+
+
+def _replication_port(endpoints: Endpoints) -> Object:
+    """Return the field of a broker with TLS only: others' objects stay as they are."""
+    return {"replicationPort": endpoints.replication_port} if endpoints.replication_port else {}

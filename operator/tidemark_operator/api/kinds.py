@@ -45,3 +45,5 @@ TOKEN_REVIEW = ResourceKind("authentication.k8s.io", "v1", "TokenReview", "token
 SUBJECT_ACCESS_REVIEW = ResourceKind(
     "authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews"
 )
+SECRET = ResourceKind("", "v1", "Secret", "secrets")
+CONFIG_MAP = ResourceKind("", "v1", "ConfigMap", "configmaps")

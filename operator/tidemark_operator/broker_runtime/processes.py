@@ -66,6 +66,12 @@ def _no_arguments(_: BrokerId) -> Sequence[str]:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessTls:
+    controller_ca_file: Path
+    replication_port: int  # of broker 0 of the pool default
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessSettings:
     data_dir: Path
     http_port: int  # of broker 0 of the pool default; broker i has the i-th after it
@@ -76,6 +82,7 @@ class ProcessSettings:
     stop_timeout_s: float = 15.0
     # More flags for a broker, after ours and so above them: local mode behind port mappings.
     more_arguments: Callable[[BrokerId], Sequence[str]] = _no_arguments
+    tls: ProcessTls | None = None
     # What a pod's UID is to a pod: brokers that this process starts all have their volumes by the
     # same mount, as it keeps files of that tree open itself (S7). Another run may have another.
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
@@ -189,7 +196,11 @@ class ProcessesRuntime:
             self._settings.http_port + offset,
             self._settings.kafka_port + offset,
         )
-        for port in (http_port, kafka_port):
+        tls = self._settings.tls
+        ports = [http_port, kafka_port]
+        if tls is not None:
+            ports.append(tls.replication_port + offset)
+        for port in ports:
             if not is_free(host, port):
                 raise OSError(taken_sentence(host, port))
         token_file = self._settings.token_file(pool.pool, broker_id)
@@ -199,7 +210,10 @@ class ProcessesRuntime:
                 *("--broker-id", str(broker_id), "--pool", pool.pool),
                 *("--rack", f"rack-{broker_id}"),  # each process stands for a machine
                 *("--data-dir", str(directory), "--host", host, "--advertised-host", host),
-                *("--advertised-http-url", f"http://{host}:{http_port}"),
+                *(
+                    "--advertised-http-url",
+                    f"{'http' if tls is None else 'https'}://{host}:{http_port}",
+                ),
                 *("--http-port", str(http_port)),
                 *("--kafka-port", str(kafka_port)),
                 *("--controllers", self._settings.controller_address),
@@ -208,6 +222,7 @@ class ProcessesRuntime:
                 *(f"--{GROUP_SETTINGS[name]}={value}" for name, value in pool.spec.groups.items()),
                 f"--auto-create-topics-enable={str(pool.spec.creates_topics).lower()}",
                 f"--num-partitions={pool.spec.default_partitions}",
+                *_tls_arguments(tls, offset),
                 *self._settings.more_arguments(broker_id),
                 *("--pod-uid", self._settings.run_id),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -315,6 +330,15 @@ class ProcessesRuntime:
         path = self.log_path(pool, broker_id)
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), "ab")
+
+
+def _tls_arguments(tls: ProcessTls | None, offset: int) -> list[str]:
+    if tls is None:
+        return []
+    return [
+        *("--tls", "true", "--ca-file", str(tls.controller_ca_file)),
+        *("--replication-port", str(tls.replication_port + offset)),
+    ]
 
 
 TAIL_BYTES = 16_384

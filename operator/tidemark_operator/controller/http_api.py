@@ -8,6 +8,7 @@ events_api.py. Who may send what is the middleware's to decide (security/authent
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 import msgspec
@@ -105,6 +106,7 @@ async def serve(
     more_metrics: tuple[Collector, ...] = (),
     add_routes: Callable[[web.Application], None] = lambda _: None,
     middlewares: Sequence[Middleware],
+    tls: ssl.SSLContext | None = None,
 ) -> web.AppRunner:
     """Serve on a socket that is already bound; `cleanup()` of the result ends it.
 
@@ -126,7 +128,7 @@ async def serve(
         keepalive_timeout=75.0,
     )
     await runner.setup()
-    await web.SockSite(runner, listening, backlog=1024).start()
+    await web.SockSite(runner, listening, backlog=1024, ssl_context=tls).start()
     return runner
 
 

@@ -12,6 +12,8 @@ import aiohttp
 import msgspec
 from tidemark_protocol.controller_messages import Endpoints
 
+from tidemark_operator.security.broker_trust import BrokerTrust
+
 MAX_HEALTH_BYTES = 64 * 1024
 
 
@@ -28,18 +30,18 @@ class Probe(Protocol):
 class HttpProbe:
     """The probe used in production."""
 
-    def __init__(self, timeout_ms: int) -> None:
+    def __init__(self, timeout_ms: int, trust: BrokerTrust | None = None) -> None:
         self._timeout_ms = timeout_ms
+        self._trust = trust or BrokerTrust()
 
     async def __call__(self, endpoints: Endpoints, incarnation: str) -> ProbeVerdict:
-        host = f"[{endpoints.host}]" if ":" in endpoints.host else endpoints.host
-        url = f"http://{host}:{endpoints.http_port}/healthz"
+        url = f"{self._trust.http_url(endpoints)}/healthz"
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
                 # A connection of its own: a pooled one would say how things were.
                 async with (
                     aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as http,
-                    http.get(url) as response,
+                    http.get(url, **self._trust.options(endpoints)) as response,
                 ):
                     body = b""
                     async for chunk in response.content.iter_any():

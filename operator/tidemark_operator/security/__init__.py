@@ -1,1 +1,1 @@
-"""Find out who sends a request, and reject what its sender may not do."""
+"""Identify who sends a request, reject what its sender may not do, and issue certificates."""

@@ -12,7 +12,6 @@ from tidemark_cli.kafka_requests import (
     FIND_COORDINATOR,
     LIST_OFFSETS,
     OFFSET_COMMIT,
-    Address,
     KafkaFailed,
     commit,
     delete_group,
@@ -22,6 +21,7 @@ from tidemark_cli.kafka_requests import (
     offset_at,
     text,
 )
+from tidemark_client.cluster_status import KafkaAddress
 from tidemark_client.errors import CommandFailed
 from tidemark_client.outcomes import OffsetRange
 from tidemark_protocol.error_codes import ErrorCode
@@ -79,7 +79,7 @@ def test_first_commit_has_nothing_before_it() -> None:
 
 
 def requested(
-    answer: bytes, ask: Callable[[Address], Awaitable[Response]]
+    answer: bytes, ask: Callable[[KafkaAddress], Awaitable[Response]]
 ) -> tuple[tuple[int, int], bytes, Response]:
     """(api key and version, body, what `ask` returned) of one request that is answered so."""
     seen: list[bytes] = []
@@ -94,7 +94,7 @@ def requested(
     async def experiment() -> Response:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         async with server:
-            return await ask(server.sockets[0].getsockname()[:2])
+            return await ask(KafkaAddress(*server.sockets[0].getsockname()[:2]))
 
     returned = asyncio.run(asyncio.wait_for(experiment(), 5))
     key, version = struct.unpack(">hh", seen[0][:4])
@@ -109,7 +109,7 @@ def test_coordinator_is_found() -> None:
     response = error(ErrorCode.NONE) + struct.pack(">i", 2) + text("b2") + struct.pack(">i", 9092)
     head, body, found = requested(response, lambda at: find_coordinator(at, "g"))
     assert head == (FIND_COORDINATOR, 0)
-    assert (body, found) == (text("g"), ("b2", 9092))
+    assert (body, found) == (text("g"), KafkaAddress("b2", 9092))
 
 
 def test_group_is_deleted_or_the_broker_says_why() -> None:
@@ -153,4 +153,4 @@ def test_strange_answer_is_an_error_with_bounded_work(answer: bytes) -> None:
 
 def test_broker_that_is_not_there_is_told_with_its_address() -> None:
     with pytest.raises(KafkaFailed, match=r"127\.0\.0\.1:1: "):
-        asyncio.run(exchange(("127.0.0.1", 1), DELETE_GROUPS, b""))
+        asyncio.run(exchange(KafkaAddress("127.0.0.1", 1), DELETE_GROUPS, b""))

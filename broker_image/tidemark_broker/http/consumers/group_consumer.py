@@ -35,6 +35,7 @@ from tidemark_broker.kafka_wire.messages.fetch import (
     PartitionResponse,
 )
 from tidemark_broker.metadata.metadata_cache import MetadataCache
+from tidemark_broker.security.peer_addresses import PLAIN, PeerAddresses
 
 AUTO_COMMIT_SECONDS = 5.0  # auto.commit.interval.ms
 FETCH_WAIT_MS = 500  # then it is looked again who leads, and what is ours
@@ -94,13 +95,17 @@ ReserveBytes = Callable[[int], AbstractContextManager[None]]
 
 class GroupConsumer:
     def __init__(
-        self, settings: ConsumerSettings, groups: GroupCoordinatorService, metadata: MetadataCache
+        self,
+        settings: ConsumerSettings,
+        groups: GroupCoordinatorService,
+        metadata: MetadataCache,
+        addresses: PeerAddresses = PLAIN,
     ) -> None:
         self.settings = settings
         self._metadata = metadata
         # Joining may take a minute: nothing else waits behind it on one connection.
-        self._coordinating = BrokerConnections(metadata, settings.name)
-        self._reading = BrokerConnections(metadata, settings.name)
+        self._coordinating = BrokerConnections(metadata, settings.name, addresses)
+        self._reading = BrokerConnections(metadata, settings.name, addresses)
         self.membership = GroupMemberClient(
             CoordinatorLookup(groups, self._coordinating, settings.group_id),
             metadata,

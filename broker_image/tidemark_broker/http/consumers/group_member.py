@@ -71,7 +71,7 @@ class CoordinatorLookup:
         broker = self._groups.coordinator_of(self.group_id)
         if broker is None:
             raise BrokerUnavailable(self._groups.absence(self.group_id))
-        return await self._peers.at(broker.endpoints.host, broker.endpoints.kafka_port)
+        return await self._peers.to(broker.broker_id, broker.endpoints)
 
 
 SESSION_TIMEOUT_MS = 10_000

@@ -8,6 +8,7 @@ closed, so that an abandoned request delays no other.
 import asyncio
 from typing import cast
 
+from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.ids import BrokerId
 
 from tidemark_broker.kafka_wire.messages.fetch import (
@@ -25,6 +26,7 @@ from tidemark_broker.kafka_wire.messages.frames import (
 from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame
 from tidemark_broker.kafka_wire.messages.schema import Api, Values
 from tidemark_broker.metadata.metadata_cache import MetadataCache
+from tidemark_broker.security.peer_addresses import PLAIN, PeerAddress, PeerAddresses
 
 MAX_RESPONSE_BYTES = 128 * 1024 * 1024  # a first batch is whole however large
 CONNECT_TIMEOUT_SECONDS = 1.0
@@ -48,14 +50,25 @@ class BrokerConnection(asyncio.Protocol):
 
     @classmethod
     async def open(cls, client_id: str, host: str, port: int) -> "BrokerConnection":
+        """Connect to a broker without TLS.
+
+        Raises BrokerUnavailable.
+        """
+        return await cls.open_at(client_id, PeerAddress(host, port))
+
+    @classmethod
+    async def open_at(cls, client_id: str, address: PeerAddress) -> "BrokerConnection":
         """Connect to a broker.
 
         Raises BrokerUnavailable.
         """
         loop = asyncio.get_running_loop()
+        host, port = address.host, address.port
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-                _, link = await loop.create_connection(lambda: cls(client_id), host, port)
+                _, link = await loop.create_connection(
+                    lambda: cls(client_id), host, port, **address.connect_options()
+                )
         except (OSError, TimeoutError) as error:
             raise BrokerUnavailable(f"{host}:{port}: {error or 'no connection'}") from error
         return link
@@ -138,8 +151,11 @@ class BrokerConnection(asyncio.Protocol):
 
 
 class BrokerConnections:
-    def __init__(self, metadata: MetadataCache, client_id: str) -> None:
+    def __init__(
+        self, metadata: MetadataCache, client_id: str, addresses: PeerAddresses = PLAIN
+    ) -> None:
         self._metadata = metadata
+        self._addresses = addresses
         self._client_id = client_id
         self._links: dict[tuple[str, int], BrokerConnection] = {}
         self._is_closed = False
@@ -158,17 +174,19 @@ class BrokerConnections:
         broker = self._metadata.brokers.get(broker_id)
         if broker is None:
             raise BrokerUnavailable(f"broker {broker_id}: unknown to this broker")
-        return await self.at(broker.endpoints.host, broker.endpoints.kafka_port)
+        return await self.to(broker.broker_id, broker.endpoints)
 
-    async def at(self, host: str, port: int) -> BrokerConnection:
-        """Return the connection to an address.
+    async def to(self, broker_id: BrokerId, endpoints: Endpoints) -> BrokerConnection:
+        """Return the connection to a broker at these endpoints.
 
         Raises BrokerUnavailable.
         """
+        address = self._addresses.kafka(broker_id, endpoints)
+        host, port = address.host, address.port
         known = self._links.get((host, port))
         if known is not None and known.is_open:
             return known
-        link = await BrokerConnection.open(self._client_id, host, port)
+        link = await BrokerConnection.open_at(self._client_id, address)
         opened = self._links.get((host, port))
         if self._is_closed or (opened is not None and opened.is_open):
             link.close()

@@ -281,6 +281,11 @@ def fetch_handler(context: HandlerContext) -> ApiHandler:
 def _fetch_of_replica(context: HandlerContext, request: KafkaRequest, fetch: FetchRequest) -> None:
     correlation_id = request.header.correlation_id
     own_cluster = context.cluster_id()
+    if not request.link.may_fetch_as(fetch.replica_id):
+        error = FetchResponse(correlation_id, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        request.errors.append(error.error)
+        request.answer(encode_fetch_response(error))
+        return
     if fetch.cluster_id is not None and own_cluster and fetch.cluster_id != own_cluster:
         error = FetchResponse(correlation_id, ErrorCode.INCONSISTENT_CLUSTER_ID)
         request.errors.append(error.error)

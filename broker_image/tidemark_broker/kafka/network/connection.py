@@ -11,7 +11,9 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
+
+from tidemark_protocol.ids import NO_BROKER
 
 from tidemark_broker.clock import Timer
 from tidemark_broker.kafka.network.connection_limit import OverLimitConnections
@@ -21,6 +23,7 @@ from tidemark_broker.kafka.network.memory_pool import (
     SMALL_FRAME_BYTES,
     MemoryPool,
 )
+from tidemark_broker.kafka.network.replica_rights import ReplicaRights
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka.network.request_metrics import FETCH_OF_FOLLOWER, KafkaRequestMetrics
 from tidemark_broker.kafka.network.violations import ProtocolViolations
@@ -37,6 +40,7 @@ from tidemark_broker.kafka_wire.messages.frames import (
 from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame, Reader
 from tidemark_broker.quota_manager import ClientQuotaManager, QuotaType
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler, FollowerSession
+from tidemark_broker.security.tls import PeerIdentity
 
 # What a decoded request may hold more than its frame while its answer waits: many small fields of
 # a Fetch become objects, of which a frame has at most MAX_ELEMENTS (kafka_wire/messages/schema.py).
@@ -67,6 +71,7 @@ class ConnectionOwner(Protocol):
     @property
     def quotas(self) -> ClientQuotaManager: ...
     def processing_clock_s(self) -> float: ...
+    def identify(self, certificate: Mapping[str, Any] | None) -> PeerIdentity | None: ...
 
 
 class _Waiting:
@@ -120,9 +125,15 @@ class RunningRequest:
 
 
 class KafkaConnection(asyncio.Protocol):
-    def __init__(self, owner: ConnectionOwner, listener: str = "") -> None:
+    def __init__(
+        self,
+        owner: ConnectionOwner,
+        listener: str = "",
+        replicas: ReplicaRights = ReplicaRights.ANY,
+    ) -> None:
         """Create a connection of the listener with this name."""
         self._owner = owner
+        self._replicas = replicas
         self._listener = listener
         self._limits = owner.limits
         self._memory = owner.memory
@@ -137,6 +148,7 @@ class KafkaConnection(asyncio.Protocol):
         self._is_beginning = False
         self._unread_counted = 0
         self._throttle_timer: Timer | None = None
+        self._identity_timer: Timer | None = None  # until the client's certificate ends
         self._is_over_limit = False  # above the limit of connections
         self._is_known = False  # something whole has come
         self._client_host = ""
@@ -166,6 +178,20 @@ class KafkaConnection(asyncio.Protocol):
         self._record_activity()
         self._owner.connections[self] = None
         self._memory.join(self)
+        if self._replicas is not ReplicaRights.ANY:
+            self._identify(transport)
+
+    def _identify(self, transport: asyncio.BaseTransport) -> None:
+        """Let the client fetch as the broker that its certificate names, while that is valid."""
+        self._link.restrict_to(NO_BROKER)
+        if self._replicas is ReplicaRights.NONE:
+            return
+        identity = self._owner.identify(transport.get_extra_info("peercert"))
+        if identity is None:
+            self.reject("foreign certificate", "the certificate names no broker of this pool")
+            return
+        self._link.restrict_to(identity.broker_id)
+        self._identity_timer = self._loop.call_later(identity.left_s, self.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -178,6 +204,8 @@ class KafkaConnection(asyncio.Protocol):
         self._owner.over_limit_connections.forget(self)
         if self._throttle_timer is not None:
             self._throttle_timer.cancel()
+        if self._identity_timer is not None:
+            self._identity_timer.cancel()
         self._owner.fetches.cancel(self._link)
         self._drop_work()
 

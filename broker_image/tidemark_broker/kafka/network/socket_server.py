@@ -1,23 +1,36 @@
 """Listen for Kafka clients: accept connections, close idle ones, end all of them at the stop."""
 
 import asyncio
+import socket
+import ssl
 from collections.abc import Mapping
+from typing import Any
 
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.apis.handler_table import add_handlers
 from tidemark_broker.kafka.network.connection import KafkaConnection
 from tidemark_broker.kafka.network.connection_limit import OverLimitConnections
+from tidemark_broker.kafka.network.replica_rights import ReplicaRights
 from tidemark_broker.kafka.network.request import ApiHandler
 from tidemark_broker.kafka.network.violations import ProtocolViolations
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
+from tidemark_broker.security.tls import (
+    HANDSHAKE_TIMEOUT_SECONDS,
+    SHUTDOWN_TIMEOUT_SECONDS,
+    BrokerTls,
+    PeerIdentity,
+)
 
 
 class SocketServer:
     """The connections of all listeners of the broker."""
 
-    def __init__(self, context: HandlerContext) -> None:
+    def __init__(self, context: HandlerContext, tls: BrokerTls | None = None) -> None:
         self.context = context
+        self._tls = tls
+        self._replication_socket: socket.socket | None = None
+        self._replication_server: asyncio.Server | None = None
         self.limits = context.limits
         self.memory = context.memory
         self.over_limit_connections = OverLimitConnections(context.limits, context.scheduler)
@@ -43,19 +56,60 @@ class SocketServer:
     def quotas(self) -> ClientQuotaManager:
         return self.context.quotas
 
-    async def start(self, host: str, port: int, *, listener: str = "") -> int:
+    def identify(self, certificate: Mapping[str, Any] | None) -> PeerIdentity | None:
+        """Return the broker that a verified certificate names."""
+        return None if self._tls is None else self._tls.peer_of(certificate)
+
+    async def start(
+        self, host: str, port: int, *, listener: str = "", is_plain: bool = False
+    ) -> int:
         """Listen on a port (0 asks for a free one) and return it.
 
-        May be called for several ports, each with the name of its listener. Raises OSError.
+        May be called for several ports, each with the name of its listener. With TLS, brokers
+        cannot follow here, whether the listener `is_plain` or not. Raises OSError.
         """
         loop = asyncio.get_running_loop()
+        rights = ReplicaRights.ANY if self._tls is None else ReplicaRights.NONE
+        options: dict[str, Any] = {}
+        if self._tls is not None and not is_plain:
+            options = _tls_options(self._tls.clients)
         server = await loop.create_server(
-            lambda: KafkaConnection(self, listener), host, port, backlog=512
+            lambda: KafkaConnection(self, listener, rights), host, port, backlog=512, **options
         )
         self._servers.append(server)
         if self._sweep_timer is None:
             self._sweep_timer = loop.call_later(self.limits.sweep_seconds, self._sweep)
         return int(server.sockets[0].getsockname()[1])
+
+    async def start_replication(self, host: str, port: int) -> int:
+        """Listen for brokers of the pool, by mutual TLS, and return the port.
+
+        Raises OSError.
+        """
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = self._replication_socket = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setblocking(False)
+        listening.bind((host, port))
+        listening.listen(512)
+        await self.renew_replication()
+        return int(listening.getsockname()[1])
+
+    async def renew_replication(self) -> None:
+        """Accept connections of brokers with the certificate and the authorities of now.
+
+        Trust cannot be taken back from a context, so another server accepts at the same socket.
+        """
+        assert self._tls is not None and self._replication_socket is not None
+        former = self._replication_server
+        self._replication_server = await asyncio.get_running_loop().create_server(
+            lambda: KafkaConnection(self, "", ReplicaRights.CERTIFIED),
+            sock=self._replication_socket.dup(),
+            backlog=512,
+            **_tls_options(self._tls.peers_in),
+        )
+        if former is not None:
+            former.close()
 
     async def stop(self) -> None:
         if self._sweep_timer is not None:
@@ -64,6 +118,10 @@ class SocketServer:
         self.context.leader_changes.stop()
         self.over_limit_connections.stop()
         self.violations.log_counts()
+        if self._replication_server is not None:
+            self._servers.append(self._replication_server)
+        if self._replication_socket is not None:
+            self._replication_socket.close()
         for server in self._servers:
             server.close()
         for connection in tuple(self.connections):
@@ -84,3 +142,11 @@ class SocketServer:
             connection.close_if_idle(loop.time() - self.limits.idle_seconds)
         self.violations.sweep()
         self._sweep_timer = loop.call_later(self.limits.sweep_seconds, self._sweep)
+
+
+def _tls_options(context: ssl.SSLContext) -> dict[str, Any]:
+    return {
+        "ssl": context,
+        "ssl_handshake_timeout": HANDSHAKE_TIMEOUT_SECONDS,
+        "ssl_shutdown_timeout": SHUTDOWN_TIMEOUT_SECONDS,
+    }

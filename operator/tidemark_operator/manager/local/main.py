@@ -14,19 +14,25 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
 import uvloop
 from aiohttp import web
 from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.local_profile import remove_profile
 from tidemark_protocol.loop_lag import LoopLag
 
 from tidemark_operator.api.broker_pool import BrokerPool
 from tidemark_operator.api.kinds import BROKER_POOL, TOPIC, ResourceKind
 from tidemark_operator.broker_runtime.free_ports import is_free, taken_sentence
-from tidemark_operator.broker_runtime.processes import ProcessesRuntime, ProcessSettings, last_words
+from tidemark_operator.broker_runtime.processes import (
+    ProcessesRuntime,
+    ProcessSettings,
+    ProcessTls,
+    last_words,
+)
 from tidemark_operator.controller import http_api
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock, wall_clock_ms
 from tidemark_operator.controller.probe import HttpProbe
@@ -40,6 +46,7 @@ from tidemark_operator.manager.garbage import check_retained_once
 from tidemark_operator.manager.leadership import BrokerFailure, LeadershipRunner
 from tidemark_operator.manager.local.api import add_local_routes
 from tidemark_operator.manager.local.apply import NAMESPACE, ManifestRejected, apply_manifests
+from tidemark_operator.manager.local.local_tls import LocalTls, write_local_profile
 from tidemark_operator.manager.local.readiness import notify_when_ready, readiness_of
 from tidemark_operator.manager.loop_lag import LoopLagCollector
 from tidemark_operator.manager.web.actions import add_action_routes
@@ -51,7 +58,9 @@ from tidemark_operator.reconcile.reconciler import Reconciler
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.security.authentication import authenticated
+from tidemark_operator.security.broker_trust import BrokerTrust
 from tidemark_operator.security.local_secret import ByLocalSecret, LocalSecret
+from tidemark_operator.security.plan_certificates import Lives
 from tidemark_operator.security.rejections import RejectionLog
 from tidemark_operator.store.lease import ControllerLease, LeaseSettings
 from tidemark_operator.store.object_store import StoreError
@@ -125,6 +134,8 @@ class LocalSettings:
     kafka_port: int
     controller_port: int
     manifests: tuple[Path, ...]
+    replication_port: int = 0  # of broker 0; 0: without TLS
+    certificate_life_s: int = 0  # 0: the default
     has_actions: bool = False  # on the live page
 
 
@@ -145,12 +156,26 @@ class LocalCluster:
         self._queue = WorkQueue()
         controller_settings = ControllerSettings()
         self._address = f"{HOST}:{settings.controller_port}"
+        trust = BrokerTrust()
+        self._tls: LocalTls | None = None
+        if settings.replication_port:
+            self._tls = LocalTls(
+                store,
+                settings.data_dir,
+                lives=Lives(certificate_s=settings.certificate_life_s)
+                if settings.certificate_life_s
+                else Lives(),
+                wall_clock_s=time.time,
+                is_leading=lambda: self.controller.is_leading,
+                trust=trust,
+            )
+        self._url = f"{'http' if self._tls is None else 'https'}://{self._address}"
         self.controller = ControllerService(
             self._indexed,
             settings=controller_settings,
             clock=MonotonicClock(),
             wall_clock_ms=wall_clock_ms,
-            probe=HttpProbe(controller_settings.probe_timeout_ms),
+            probe=HttpProbe(controller_settings.probe_timeout_ms, trust),
             on_change=self._on_change,
         )
         self._secret = LocalSecret(settings.data_dir)
@@ -163,6 +188,7 @@ class LocalCluster:
                 self._address,
                 self._secret.write_token_file,
                 more_arguments=more_arguments,
+                tls=self._process_tls(),
             ),
             on_exit=self._broker_exited,
             on_due=self._check_pool,
@@ -200,49 +226,69 @@ class LocalCluster:
             ending=lambda: earlier_brokers(self._settings.data_dir),
             tell=say,
         )
-        say(f"live page: http://{self._address}{PAGE_PATH}")
+        say(f"live page: {self._url}{PAGE_PATH}")
         await self._apply_files()
+        if self._tls is not None:
+            await self._tls.start()
+        write_local_profile(self._settings.controller_port, self._tls)
         lag = LoopLag()
         with socket.create_server((HOST, self._settings.controller_port)) as listening:
             runner = await http_api.serve(
                 self.controller,
                 listening,
                 pid_of=self.runtime.pid,
-                more_calls=topic_calls(TopicAdmin(self._indexed, self.controller)),
+                more_calls=topic_calls(TopicAdmin(self._indexed, self.controller))
+                | ({} if self._tls is None else self._tls.calls()),
                 more_metrics=(LoopLagCollector(lag), ReconcileCollector(self._queue)),
                 add_routes=self._add_routes,
                 middlewares=[
                     authenticated(ByLocalSecret(self._secret), RejectionLog(time.monotonic))
                 ],
+                tls=None if self._tls is None else self._tls.context,
             )
             try:
                 async with asyncio.TaskGroup() as tasks:
                     lease = tasks.create_task(self._lease.run(), name="lease")
                     changes = tasks.create_task(self._follow_changes(), name="changes")
                     beats = tasks.create_task(lag.run(), name="loop lag")
+                    renewing = tasks.create_task(self._renew_certificates(), name="certificates")
                     say(f"starting; data and logs are in {self._settings.data_dir}")
                     ready = tasks.create_task(self._notify_when_ready(), name="ready")
                     await self._stop.wait()
                     say("stopping the brokers")
                     await self.runtime.stop_all()
-                    for task in (ready, changes, lease, beats):
+                    for task in (ready, changes, lease, beats, renewing):
                         task.cancel()
             finally:
                 await self._live_pools.close()
                 await runner.cleanup()
+                if self._tls is not None:
+                    remove_profile(self._settings.controller_port)
         return self._exit_code
+
+    async def _renew_certificates(self) -> None:
+        if self._tls is not None:
+            await self._tls.run()
+
+    def _process_tls(self) -> ProcessTls | None:
+        if self._tls is None:
+            return None
+        return ProcessTls(self._tls.controller_ca_file, self._settings.replication_port)
 
     async def _notify_when_ready(self) -> None:
         await notify_when_ready(
             lambda: readiness_of(self._store, self.controller),
             say,
-            controller_port=self._settings.controller_port,
+            controller_url=self._url,
             data_dir=self._settings.data_dir,
+            ca_file=None if self._tls is None else self._tls.ca_file,
         )
 
     def _ports(self) -> list[int]:
         settings = self._settings
-        of_brokers = (settings.http_port, settings.kafka_port)
+        of_brokers = [settings.http_port, settings.kafka_port]
+        if settings.replication_port:
+            of_brokers.append(settings.replication_port)
         each = [first + number for first in of_brokers for number in range(settings.brokers)]
         return [settings.controller_port, *each]
 
@@ -316,30 +362,12 @@ def say(sentence: str) -> None:
     sys.stdout.flush()
 
 
-def run_local(
-    *,
-    brokers: int,
-    data_dir: Path,
-    http_port: int,
-    kafka_port: int,
-    controller_port: int,
-    manifests: list[Path],
-    proxy_port: int | None = None,
-    has_actions: bool = False,
-) -> int:
+def run_local(settings: LocalSettings, *, proxy_port: int | None = None) -> int:
     """Run until Ctrl-C; return the exit code.
 
     `proxy_port`: of proxies between controller and brokers (`_proxied`); None: there are none.
     """
-    settings = LocalSettings(
-        brokers,
-        data_dir.resolve(),
-        http_port,
-        kafka_port,
-        controller_port,
-        tuple(manifests),
-        has_actions=has_actions,
-    )
+    settings = replace(settings, data_dir=settings.data_dir.resolve())
     log_path = settings.data_dir / "logs" / "operator.log"
     try:
         log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -380,9 +408,17 @@ def _proxied(settings: LocalSettings, proxy_port: int | None) -> Callable[[Broke
             *("--controllers", f"{HOST}:{first}"),
             *("--advertised-http-port", str(first + settings.brokers)),
             *("--advertised-kafka-port", str(first + 2 * settings.brokers)),
+            *_proxied_replication(settings, first),
         ]
 
     return arguments
+
+
+def _proxied_replication(settings: LocalSettings, first: int) -> list[str]:
+    """Return the flag of a broker with TLS: what peers dial by the Kafka port else."""
+    if not settings.replication_port:
+        return []
+    return ["--advertised-replication-port", str(first + 2 * settings.brokers)]
 
 
 async def _run(settings: LocalSettings, proxy_port: int | None) -> int:

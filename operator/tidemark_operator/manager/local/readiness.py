@@ -94,8 +94,9 @@ async def notify_when_ready(
     read: Callable[[], Awaitable[Readiness]],
     tell: Callable[[str], None],
     *,
-    controller_port: int,
+    controller_url: str,
     data_dir: object,
+    ca_file: object = None,
 ) -> None:
     loop = asyncio.get_running_loop()
     began_s, reported = loop.time(), ""
@@ -104,11 +105,13 @@ async def notify_when_ready(
             reported = found.progress
             tell(f"still starting: {reported}; logs are in {data_dir}/logs")
         await asyncio.sleep(POLL_SECONDS)
-    for line in ready_lines(found, controller_port, data_dir):
+    for line in ready_lines(found, controller_url, data_dir, ca_file):
         tell(line)
 
 
-def ready_lines(found: Readiness, controller_port: int, data_dir: object) -> list[str]:
+def ready_lines(
+    found: Readiness, controller_url: str, data_dir: object, ca_file: object = None
+) -> list[str]:
     lines = [
         f"ready: {found.progress}, {_count(len(found.topics), 'topic')} with leaders",
         *found.refused,
@@ -117,10 +120,12 @@ def ready_lines(found: Readiness, controller_port: int, data_dir: object) -> lis
         http = ",".join(view.endpoints.advertised_http_url for view in pool.active)
         kafka = ",".join(f"{v.endpoints.host}:{v.endpoints.kafka_port}" for v in pool.active)
         lines += [f"  pool {pool.name}:", f"    HTTP        {http}", f"    Kafka       {kafka}"]
-    lines.append(f"  controller    http://127.0.0.1:{controller_port}")
+    lines.append(f"  controller    {controller_url}")
     lines.append(f"  data, logs    {data_dir}")
-    is_default = controller_port == DEFAULT_CONTROLLER_PORT
-    server = "" if is_default else f" --server http://127.0.0.1:{controller_port}"
+    if ca_file is not None:
+        lines.append(f"  trust         {ca_file} (ssl.ca.location of Kafka clients)")
+    is_default = controller_url.endswith(f":{DEFAULT_CONTROLLER_PORT}")
+    server = "" if is_default else f" --server {controller_url}"
     return [*lines, "try in another terminal:", *_commands(found.topics, server)]
 
 

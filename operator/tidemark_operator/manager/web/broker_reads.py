@@ -19,6 +19,7 @@ from yarl import URL
 
 from tidemark_operator.controller.core.views import BrokerView, TopicView
 from tidemark_operator.manager.web.documents import Document
+from tidemark_operator.security.broker_trust import BrokerTrust
 
 PARTITIONS_PER_READ = 16
 GROUP_PARTITIONS = 64  # of which the end is read; the lag of others is not known
@@ -73,7 +74,8 @@ FindTopic = Callable[[str], TopicView | None]
 
 
 class BrokerReads:
-    def __init__(self) -> None:
+    def __init__(self, trust: BrokerTrust | None = None) -> None:
+        self._trust = trust or BrokerTrust()
         self._readings: dict[tuple[object, ...], tuple[float, asyncio.Task[list[Document]]]] = {}
         self._session: aiohttp.ClientSession | None = None
 
@@ -206,13 +208,12 @@ class BrokerReads:
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=CONNECTIONS)
             self._session = aiohttp.ClientSession(connector=connector, trust_env=False)
-        host = broker.endpoints.host
-        host = f"[{host}]" if ":" in host else host
-        url = URL(f"http://{host}:{broker.endpoints.http_port}{path}", encoded=True)
+        url = URL(f"{self._trust.http_url(broker.endpoints)}{path}", encoded=True)
+        options = self._trust.options(broker.endpoints)
         try:
             async with (
                 asyncio.timeout(seconds),
-                self._session.get(url, allow_redirects=False) as answer,
+                self._session.get(url, allow_redirects=False, **options) as answer,
             ):
                 if answer.status != 200:
                     return None

@@ -11,14 +11,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 BROKER = Path(server.__file__).parents[1]
 OVERRIDDEN = {
-    "_Server": {"__init__", "capture_signals", "main_loop"},
+    "_Server": {"__init__", "capture_signals", "main_loop", "startup"},
     "LimitedHttpProtocol": {
         "connection_made", "connection_lost", "data_received", "on_message_begin",
         "on_headers_complete", "pause_writing", "resume_writing",
     },
 }  # fmt: skip
 READ: dict[str, set[str]] = {
-    "_Server": set(),
+    "_Server": {"lifespan", "server_state", "servers"},
     "LimitedHttpProtocol": {"connections", "loop", "scope", "server", "transport"},
 }
 CLASSES: dict[str, type] = {"_Server": uvicorn.Server, "LimitedHttpProtocol": HttpToolsProtocol}

@@ -42,7 +42,9 @@ def test_dev_tells_nothing_before_brokers_are_up_and_topics_are_led() -> None:
         return found
 
     async def story() -> None:
-        await notify_when_ready(read, reported.append, controller_port=17070, data_dir="/data")
+        await notify_when_ready(
+            read, reported.append, controller_url="http://127.0.0.1:17070", data_dir="/data"
+        )
 
     asyncio.run(story())
     assert seen == [(False, 0), (False, 0), (False, 0), (True, 0)]
@@ -50,7 +52,9 @@ def test_dev_tells_nothing_before_brokers_are_up_and_topics_are_led() -> None:
 
 
 def test_dev_tells_addresses_and_commands_that_work_there() -> None:
-    lines = ready_lines(readiness(2, topics=("orders", "__consumer_offsets")), 27070, "/data")
+    lines = ready_lines(
+        readiness(2, topics=("orders", "__consumer_offsets")), "http://127.0.0.1:27070", "/data"
+    )
     text = "\n".join(lines)
     for words in (
         "topic big is not ready: needs 5 brokers",
@@ -60,11 +64,11 @@ def test_dev_tells_addresses_and_commands_that_work_there() -> None:
         "tidemark produce orders hello --server http://127.0.0.1:27070",
     ):
         assert words in text
-    assert "--server" not in "\n".join(ready_lines(readiness(2), 17070, "/data"))
+    assert "--server" not in "\n".join(ready_lines(readiness(2), "http://127.0.0.1:17070", "/data"))
 
 
 def test_dev_without_topics_begins_with_making_one() -> None:
-    lines = ready_lines(readiness(2), 17070, "/data")
+    lines = ready_lines(readiness(2), "http://127.0.0.1:17070", "/data")
     assert lines[-4:-1] == [
         "  tidemark topics create orders",
         "  tidemark produce orders hello",

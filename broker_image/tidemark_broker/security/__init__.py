@@ -1,0 +1,1 @@
+"""The broker's key, certificate and trust."""

@@ -1,0 +1,66 @@
+"""Say where and how other brokers of the pool are reached: plain, or by mutual TLS."""
+
+import ssl
+from typing import Any, NamedTuple
+
+from tidemark_protocol.controller_messages import Endpoints
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_broker.security.tls import (
+    HANDSHAKE_TIMEOUT_SECONDS,
+    SHUTDOWN_TIMEOUT_SECONDS,
+    BrokerTls,
+)
+
+
+class PeerAddress(NamedTuple):
+    host: str
+    port: int
+    context: ssl.SSLContext | None = None
+    name: str = ""  # that its certificate must have
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'http' if self.context is None else 'https'}://{host}:{self.port}"
+
+    def connect_options(self) -> dict[str, Any]:
+        """Return the arguments of `create_connection` for TLS."""
+        if self.context is None:
+            return {}
+        return {
+            "ssl": self.context,
+            "server_hostname": self.name,
+            "ssl_handshake_timeout": HANDSHAKE_TIMEOUT_SECONDS,
+            "ssl_shutdown_timeout": SHUTDOWN_TIMEOUT_SECONDS,
+        }
+
+    def request_options(self) -> dict[str, Any]:
+        """Return the arguments of a request of aiohttp for TLS."""
+        return {} if self.context is None else {"ssl": self.context, "server_hostname": self.name}
+
+
+class PeerAddresses:
+    """The addresses of brokers, for requests of this broker."""
+
+    def __init__(self, tls: BrokerTls | None = None) -> None:
+        self._tls = tls
+
+    def kafka(self, broker_id: BrokerId, endpoints: Endpoints) -> PeerAddress:
+        """Return the address for Kafka requests: the replication listener where there is TLS."""
+        if self._tls is None:
+            return PeerAddress(endpoints.host, endpoints.kafka_port)
+        port = endpoints.replication_port or endpoints.kafka_port
+        return self._secured(self._tls, broker_id, endpoints.host, port)
+
+    def http(self, broker_id: BrokerId, endpoints: Endpoints) -> PeerAddress:
+        if self._tls is None:
+            return PeerAddress(endpoints.host, endpoints.http_port)
+        return self._secured(self._tls, broker_id, endpoints.host, endpoints.http_port)
+
+    @staticmethod
+    def _secured(tls: BrokerTls, broker_id: BrokerId, host: str, port: int) -> PeerAddress:
+        return PeerAddress(host, port, tls.peers_out, tls.peer_name(broker_id))
+
+
+PLAIN = PeerAddresses()

@@ -1,0 +1,161 @@
+"""Hold the broker's key, its certificate and the authorities that it trusts.
+
+The key is made by this process, lives in its memory and never leaves it; the controller signs a
+request for it (0171). Until then, and so that health is served from the start, listeners for
+clients use a certificate that this broker signed itself, which no client trusts.
+
+A renewal changes contexts that exist where OpenSSL allows it, else makes new ones: handshakes from
+then on use the new certificate, and connections that are open live on.
+"""
+
+import logging
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tidemark_protocol.certificate_names import (
+    broker_certificate_name,
+    broker_of_certificate_name,
+)
+from tidemark_protocol.ids import BrokerId
+
+_log = logging.getLogger(__name__)
+
+HANDSHAKE_TIMEOUT_SECONDS = 10.0
+SHUTDOWN_TIMEOUT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class PeerIdentity:
+    """The broker at the other end of a connection, until its certificate ends."""
+
+    broker_id: BrokerId
+    left_s: float
+
+
+class KeyPair(Protocol):
+    """The private key of this broker: `private_key.PrivateKey`.
+
+    A protocol, so that a broker without TLS does not import `cryptography`.
+    """
+
+    def request_pem(self, name: str) -> str: ...
+    def self_signed_pem(self, name: str) -> str: ...
+
+    def end_of(self, certificate_pem: str) -> float:
+        """Return when a certificate for this key ends.
+
+        Raises ValueError for one of another key.
+        """
+        ...
+
+    def load(self, context: ssl.SSLContext, certificate_pem: str) -> None: ...
+
+
+class BrokerTls:
+    """The TLS contexts of one broker."""
+
+    def __init__(
+        self,
+        pool: str,
+        broker_id: BrokerId,
+        key: KeyPair,
+        wall_clock_s: Callable[[], float],
+    ) -> None:
+        self._pool = pool
+        self._wall_clock_s = wall_clock_s
+        self._broker_id = broker_id
+        self._key = key
+        self.ends_s = 0.0  # of the controller's certificate, wall clock; 0: there is none yet
+        self.clients = _server_context(ssl.TLSVersion.TLSv1_2)
+        key.load(self.clients, key.self_signed_pem(f"broker {broker_id}"))
+        self._peers_in: ssl.SSLContext | None = None
+        self.peers_out = _peer_client_context()  # trusts nobody before `install`
+
+    @property
+    def peers_in(self) -> ssl.SSLContext:
+        """Return the context of the replication listener; there is one after `install`."""
+        assert self._peers_in is not None, "install first"
+        return self._peers_in
+
+    def request_pem(self) -> str:
+        """Return a certificate signing request of the key."""
+        return self._key.request_pem(f"broker {self._broker_id}")
+
+    def install(self, certificate_pem: str, authorities_pem: str) -> None:
+        """Use a certificate of the controller, and trust these authorities in peers.
+
+        Raises ValueError for a certificate that does not fit.
+        """
+        ends_s = self._key.end_of(certificate_pem)
+        peers_in = _server_context(ssl.TLSVersion.TLSv1_3)
+        peers_in.verify_mode = ssl.CERT_REQUIRED
+        peers_in.num_tickets = 0  # each connection shows its certificate; there are few
+        peers_in.load_verify_locations(cadata=authorities_pem)
+        peers_out = _peer_client_context()
+        peers_out.load_verify_locations(cadata=authorities_pem)
+        for context in (peers_in, peers_out, self.clients):
+            self._key.load(context, certificate_pem)
+        self._peers_in, self.peers_out = peers_in, peers_out
+        self.ends_s = ends_s
+
+    def peer_of(self, certificate: Mapping[str, Any] | None) -> PeerIdentity | None:
+        """Return who a verified certificate names, or None if it is no broker of this pool."""
+        if not certificate:
+            return None
+        for kind, name in certificate.get("subjectAltName", ()):
+            found = broker_of_certificate_name(name) if kind == "DNS" else None
+            if found is not None and found[0] == self._pool:
+                ends_s = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
+                return PeerIdentity(found[1], max(0.0, ends_s - self._wall_clock_s()))
+        return None
+
+    def peer_name(self, broker_id: BrokerId) -> str:
+        """Return the name that a broker's certificate must have."""
+        return broker_certificate_name(self._pool, broker_id)
+
+
+class TrustedFile:
+    """A context that trusts the authorities of a file, read again when the file changes."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file.
+
+        Raises OSError and ssl.SSLError.
+        """
+        self._path = path
+        self._text = ""
+        self.context = self._read()
+
+    def check(self) -> None:
+        """Read the file if it changed; one that cannot be read is logged, and the old one stays."""
+        try:
+            if self._path.read_text() != self._text:
+                self.context = self._read()
+        except (OSError, ssl.SSLError, ValueError) as error:
+            _log.error(
+                "trusted authorities not read",
+                extra={"file": str(self._path), "reason": str(error)},
+            )
+
+    def _read(self) -> ssl.SSLContext:
+        text = self._path.read_text()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_verify_locations(cadata=text)
+        self._text = text
+        return context
+
+
+def _server_context(oldest: ssl.TLSVersion) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = oldest
+    return context
+
+
+def _peer_client_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    return context

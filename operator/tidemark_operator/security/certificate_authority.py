@@ -1,0 +1,245 @@
+"""Create certificate authorities, and issue certificates for requests (CSRs).
+
+Keys are ECDSA on P-256. A certificate has the names that its issuer gives it, never those that the
+request asks for: a request contributes its public key, and proves that its sender has the private
+one.
+"""
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+CLOCK_SKEW = timedelta(minutes=5)  # of the machines that verify
+MAX_COMMON_NAME = 64  # X.509's ub-common-name
+
+_SIGNING = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+_TALKING = x509.KeyUsage(
+    digital_signature=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=False,
+    crl_sign=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
+class InvalidRequest(ValueError):
+    """An error: not a certificate signing request, not signed by its own key, or a weak key."""
+
+
+class InvalidAuthority(ValueError):
+    """An error: a certificate and key that cannot issue certificates; the text is for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateSubject:
+    """The names of a certificate; the first of `names` is the identity that peers verify."""
+
+    names: tuple[str, ...]
+    addresses: tuple[str, ...] = ()
+
+    @property
+    def common_name(self) -> str:
+        return self.names[0][:MAX_COMMON_NAME]
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+    created_s: int  # its certificate is valid a little earlier, for clocks that are behind
+
+    @classmethod
+    def create(cls, name: str, *, now_s: int, life_s: int) -> "Authority":
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name(
+            [
+                x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Tidemark"),
+                x509.NameAttribute(NameOID.COMMON_NAME, name[:MAX_COMMON_NAME]),
+            ]
+        )
+        public_key = key.public_key()
+        begins = _moment(now_s)
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(subject)
+            .public_key(public_key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(begins - CLOCK_SKEW)
+            .not_valid_after(begins + timedelta(seconds=life_s))
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_SIGNING, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        return cls(certificate, key, now_s)
+
+    @classmethod
+    def parse(cls, certificate_pem: str, key_pem: str, *, created_s: int) -> "Authority":
+        """Read an authority.
+
+        Raises InvalidAuthority.
+        """
+        try:
+            certificate = x509.load_pem_x509_certificate(certificate_pem.encode())
+            key = serialization.load_pem_private_key(key_pem.encode(), password=None)
+            constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+        except (ValueError, TypeError, x509.ExtensionNotFound) as error:
+            raise InvalidAuthority(
+                f"expected a PEM certificate and key of a CA: {error}"
+            ) from error
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise InvalidAuthority("expected an ECDSA key")
+        if not constraints.value.ca:
+            raise InvalidAuthority("expected a certificate with CA:TRUE")
+        if certificate.public_key() != key.public_key():
+            raise InvalidAuthority("the key is not the certificate's")
+        return cls(certificate, key, created_s)
+
+    @property
+    def fingerprint(self) -> str:
+        return self.certificate.fingerprint(hashes.SHA256()).hex()
+
+    @property
+    def ends_s(self) -> int:
+        return int(self.certificate.not_valid_after_utc.timestamp())
+
+    @property
+    def certificate_pem(self) -> str:
+        return self.certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+    @property
+    def key_pem(self) -> str:
+        return self.key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        ).decode()
+
+    def issue(
+        self, request_pem: str, subject: CertificateSubject, *, now_s: int, life_s: int
+    ) -> "IssuedCertificate":
+        """Issue a certificate for the key of a request; it never outlives the authority.
+
+        Raises InvalidRequest.
+        """
+        return self._issue(_public_key(request_pem), subject, now_s=now_s, life_s=life_s)
+
+    def _issue(
+        self,
+        public_key: ec.EllipticCurvePublicKey,
+        subject: CertificateSubject,
+        *,
+        now_s: int,
+        life_s: int,
+    ) -> "IssuedCertificate":
+        authority_id = self.certificate.extensions.get_extension_for_class(
+            x509.SubjectKeyIdentifier
+        ).value
+        ends = min(_moment(now_s + life_s), self.certificate.not_valid_after_utc)
+        # Not before the authority: verifiers check each certificate's own time, and so do users.
+        begins = max(_moment(now_s) - CLOCK_SKEW, self.certificate.not_valid_before_utc)
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject.common_name)]))
+            .issuer_name(self.certificate.subject)
+            .public_key(public_key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(begins)
+            .not_valid_after(ends)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_TALKING, critical=True)
+            .add_extension(
+                x509.ExtendedKeyUsage(
+                    [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+                ),
+                critical=False,
+            )
+            .add_extension(_alternative_names(subject), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(authority_id),
+                critical=False,
+            )
+            .sign(self.key, hashes.SHA256())
+        )
+        return IssuedCertificate(
+            certificate.public_bytes(serialization.Encoding.PEM).decode(), int(ends.timestamp())
+        )
+
+    def issue_with_key(
+        self, subject: CertificateSubject, *, now_s: int, life_s: int
+    ) -> "CertificateWithKey":
+        """Issue a certificate for a new key, for this process itself."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        issued = self._issue(key.public_key(), subject, now_s=now_s, life_s=life_s)
+        pem = key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        return CertificateWithKey(issued, pem.decode())
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedCertificate:
+    pem: str
+    ends_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateWithKey:
+    certificate: IssuedCertificate
+    key_pem: str
+
+    def __repr__(self) -> str:  # a key is in no log
+        return f"CertificateWithKey({self.certificate!r})"
+
+
+def bundle(authorities: Sequence[Authority]) -> str:
+    """Return the certificates to trust, as one PEM text."""
+    return "".join(each.certificate_pem for each in authorities)
+
+
+def _alternative_names(subject: CertificateSubject) -> x509.SubjectAlternativeName:
+    names: list[x509.GeneralName] = [x509.DNSName(name) for name in dict.fromkeys(subject.names)]
+    for address in dict.fromkeys(subject.addresses):
+        names.append(x509.IPAddress(ipaddress.ip_address(address)))
+    return x509.SubjectAlternativeName(names)
+
+
+def _public_key(request_pem: str) -> ec.EllipticCurvePublicKey:
+    try:
+        request = x509.load_pem_x509_csr(request_pem.encode())
+        key = request.public_key()
+        if not request.is_signature_valid:
+            raise InvalidRequest("the request is not signed by its own key")
+    except (ValueError, TypeError, InvalidSignature) as error:
+        raise InvalidRequest(f"expected a certificate signing request (PEM): {error}") from error
+    if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != "secp256r1":
+        raise InvalidRequest("expected an ECDSA key on P-256")
+    return key
+
+
+def _moment(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
