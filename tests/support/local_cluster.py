@@ -37,6 +37,7 @@ class LocalCluster:
     process: subprocess.Popen[bytes] | None = None
     ports: PortRange = field(default_factory=lambda: PortRange(12))
     environment: dict[str, str] = field(default_factory=dict)  # of brokers, too
+    options: tuple[str, ...] = ()  # of `tidemark dev`
 
     @property
     def first_port(self) -> int:
@@ -66,6 +67,7 @@ class LocalCluster:
                     *("--kafka-port", str(self.first_port + 5)),
                     *("--controller-port", str(self.first_port + 11)),
                     *("-f", str(manifest)),
+                    *self.options,
                 ],
                 env=os.environ | self.environment,
                 stdout=log_file,

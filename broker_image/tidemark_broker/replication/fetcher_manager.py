@@ -100,7 +100,7 @@ class ReplicaFetcher:
                 _, connection = await loop.create_connection(
                     lambda: LeaderEndpoint(self.leader_id, self._partitions),
                     endpoints.host,
-                    endpoints.kafka_port,
+                    endpoints.replication_port or endpoints.kafka_port,
                 )
         except TimeoutError:
             return False

@@ -32,6 +32,7 @@ from tidemark_protocol.ids import NO_EPOCH, BrokerId, Offset
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.kafka.apis.fetch_sessions import MAX_SESSION_ID
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
+from tidemark_broker.kafka.network.client_session import OPEN, ListenerRules
 from tidemark_broker.kafka.network.request_metrics import KafkaRequestMetrics
 from tidemark_broker.kafka.network.socket_server import SocketServer
 from tidemark_broker.kafka_wire.records.errors import StorageError
@@ -51,13 +52,14 @@ from tidemark_broker.replication.fetcher_manager import ReplicaFetcherManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.partition_observer import PartitionObserver
 from tidemark_broker.replication.replica_manager import ReplicaManager
+from tidemark_broker.security.authenticator import Authenticator
 from tidemark_broker.server.background.checkpointing import CheckpointWriter
 from tidemark_broker.server.background.cleaner_scheduler import LogCleaner
 from tidemark_broker.server.background.disk_probe import DiskProbe
 from tidemark_broker.server.background.disk_space import DiskSpaceMonitor
 from tidemark_broker.server.background.group_commit import GroupCommit
 from tidemark_broker.server.background.replica_digests import ReplicaDigests
-from tidemark_broker.server.config import BrokerConfig, broker_configs
+from tidemark_broker.server.config import Authentication, BrokerConfig, broker_configs
 from tidemark_broker.server.environment import BrokerEnvironment
 from tidemark_broker.server.epoch_store import LogDirectoryEpochStore
 from tidemark_broker.server.lifecycle_manager import (
@@ -153,6 +155,7 @@ class BrokerServer(PartitionObserver):
         self.session: BrokerLifecycleManager | None = None
         self.kafka_port = settings.kafka_port
         self.http_port = settings.http_port
+        self.replication_port = 0
         self._not_ready = "starting"
         self._loop = asyncio.get_running_loop()
         self.partitions = ReplicaManager(
@@ -175,6 +178,7 @@ class BrokerServer(PartitionObserver):
             ask=self._channel.request_topics,
             requesting=self._channel.requesting_broker,
         )
+        self.authenticator = self._new_authenticator() if settings.authenticates else None
         self.quotas = ClientQuotaManager(lambda: metadata.quotas)
         self.groups = GroupCoordinatorService(
             self.partitions,
@@ -194,6 +198,14 @@ class BrokerServer(PartitionObserver):
         self._tasks: asyncio.TaskGroup | None = None
         self._background: list[asyncio.Task[None]] = []
         self._fetchers: ReplicaFetcherManager | None = None
+
+    def _new_authenticator(self) -> Authenticator:
+        return Authenticator(
+            self._channel.review,
+            requesting=self._channel.requesting_broker,
+            wall_clock_s=self._environment.wall_clock_s,
+            random_prefix=self._environment.new_uuid().bytes,
+        )
 
     def is_ready(self) -> tuple[bool, str]:
         if self._not_ready:
@@ -387,13 +399,25 @@ class BrokerServer(PartitionObserver):
             broker_configs=broker_configs(self.settings),
             processing_clock_s=self._environment.processing_clock_s,
             request_metrics=self.request_metrics,
+            authenticator=self.authenticator,
         )
         listener = SocketServer(context)
         host = self.settings.listen_host
-        self.kafka_port = await listener.start(host, self.settings.kafka_port)
+        own = self._rules("")
+        self.kafka_port = await listener.start(host, self.settings.kafka_port, rules=own)
         for name, port in self.settings.listeners:
-            await listener.start(host, port, listener=name)
+            await listener.start(host, port, listener=name, rules=self._rules(name))
+        if not own.serves_followers:
+            self.replication_port = await listener.start(
+                host, self.settings.replication_port, rules=ListenerRules(serves_clients=False)
+            )
         return listener
+
+    def _rules(self, listener: str) -> ListenerRules:
+        """Return the rules of a listener; followers use another where clients authenticate."""
+        if self.settings.authentication_of(listener) is Authentication.NONE:
+            return OPEN
+        return ListenerRules(requires_authentication=True, serves_followers=False)
 
     async def _open_directory(self) -> LogManager | None:
         """Wait for the lock of the log directory and open it (I17).
@@ -458,6 +482,7 @@ class BrokerServer(PartitionObserver):
             settings.advertised_kafka_port or self.kafka_port,
             settings.advertised_http_port or self.http_port,
             settings.advertised_http_url or http_url,
+            replication_port=self.replication_port,
         )
         return registration_request(
             settings, directory, incarnation=self.incarnation, endpoints=endpoints

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from tidemark_protocol.ids import BrokerId
@@ -33,6 +34,13 @@ class CheckpointIntervals:
     growth_bytes: int = 64 * 1024
 
 
+class Authentication(StrEnum):
+    """How clients of a listener say who they are."""
+
+    NONE = "none"
+    KUBERNETES = "kubernetes"
+
+
 _POOL = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
 _LISTENER = re.compile(r"^[a-z]([-a-z0-9]{0,13}[a-z0-9])?$")
 _BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
@@ -53,6 +61,9 @@ class BrokerConfig:
     listeners: tuple[tuple[str, int], ...] = ()  # name and port of those for clients elsewhere
     http_port: int = 8080
     http_listeners: tuple[tuple[str, int], ...] = ()
+    authentication: Authentication = Authentication.NONE
+    listener_authentication: Mapping[str, Authentication] = field(default_factory=dict)  # if not so
+    replication_port: int = 9091  # used where clients must authenticate: followers do not
     rack: str = ""
     claim_uid: str = ""
     pod_uid: str = ""
@@ -70,6 +81,16 @@ class BrokerConfig:
     groups: GroupSettings = field(default_factory=GroupSettings)
     creates_topics: bool = False  # that Kafka clients ask for; Kafka's auto.create.topics.enable
     default_partitions: int = 1  # told as num.partitions; the operator makes the topics
+
+    def authentication_of(self, listener: str) -> Authentication:
+        """Return how clients of a listener authenticate; "" is the one of the pool itself."""
+        return self.listener_authentication.get(listener, self.authentication)
+
+    @property
+    def authenticates(self) -> bool:
+        """Return whether any listener asks who its clients are."""
+        names = ("", *(name for name, _ in (*self.listeners, *self.http_listeners)))
+        return any(self.authentication_of(name) is not Authentication.NONE for name in names)
 
 
 def parse_settings(arguments: list[str]) -> BrokerConfig:
@@ -91,6 +112,11 @@ def parse_settings(arguments: list[str]) -> BrokerConfig:
         parser.error(
             "--auto-create-topics-enable (TIDEMARK_AUTO_CREATE_TOPICS_ENABLE): expected true or"
             f" false, found {found.auto_create_topics_enable!r}"
+        )
+    if found.authentication not in {each.value for each in Authentication}:
+        parser.error(
+            "--authentication (TIDEMARK_AUTHENTICATION): expected none or kubernetes,"
+            f" found {found.authentication!r}"
         )
     controllers = tuple(text.strip() for text in found.controllers.split(",") if text.strip())
     if not controllers:
@@ -114,6 +140,9 @@ def parse_settings(arguments: list[str]) -> BrokerConfig:
         http_port=found.http_port,
         listeners=_listeners(parser, "listeners", found.listeners),
         http_listeners=_listeners(parser, "http-listeners", found.http_listeners),
+        authentication=Authentication(found.authentication),
+        listener_authentication=_listener_authentication(parser, found.listener_authentication),
+        replication_port=found.replication_port,
         rack=found.rack,
         claim_uid=found.claim_uid,
         pod_uid=found.pod_uid,
@@ -177,6 +206,22 @@ def _parser() -> argparse.ArgumentParser:
         "--http-listeners",
         default=env("TIDEMARK_HTTP_LISTENERS", ""),
         help="listeners for HTTP; names are unique in both lists",
+    )
+    add(
+        "--authentication",
+        default=env("TIDEMARK_AUTHENTICATION", "") or Authentication.NONE.value,
+        help="how clients say who they are: none or kubernetes",
+    )
+    add(
+        "--listener-authentication",
+        default=env("TIDEMARK_LISTENER_AUTHENTICATION", ""),
+        help="name:none|kubernetes[,...], of named listeners that differ from --authentication",
+    )
+    add(
+        "--replication-port",
+        type=int,
+        default=int(env("TIDEMARK_REPLICATION_PORT", "9091")),
+        help="port for replicas of other brokers, open if clients authenticate (0: a free port)",
     )
     add("--rack", default=env("TIDEMARK_RACK", ""))
     add("--claim-uid", default=env("TIDEMARK_CLAIM_UID", ""))
@@ -251,6 +296,21 @@ def _listeners(
     if len({name for name, _ in found}) != len(found):
         parser.error(f"{named}: a name appears twice: {text!r}")
     return tuple(found)
+
+
+def _listener_authentication(
+    parser: argparse.ArgumentParser, text: str
+) -> Mapping[str, Authentication]:
+    found = {}
+    for entry in filter(None, text.split(",")):
+        name, _, value = entry.partition(":")
+        if _LISTENER.match(name) is None or value not in {each.value for each in Authentication}:
+            parser.error(
+                "--listener-authentication (TIDEMARK_LISTENER_AUTHENTICATION): expected"
+                f" name:none or name:kubernetes, found {entry!r}"
+            )
+        found[name] = Authentication(value)
+    return found
 
 
 def _boot_id() -> str:

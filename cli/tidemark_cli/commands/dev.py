@@ -39,6 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "for network faults",
     )
     parser.add_argument(
+        "--auth",
+        action="store_true",
+        help="require clients to authenticate; the token of each user is in the data directory",
+    )
+    parser.add_argument(
         "-f",
         "--file",
         type=Path,
@@ -80,6 +85,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
             controller_port=arguments.controller_port,
             manifests=list(arguments.manifests),
             proxy_port=arguments.proxy_port,
+            authenticates=arguments.auth,
         ),
     )
 

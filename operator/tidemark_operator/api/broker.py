@@ -129,6 +129,7 @@ def read_broker(item: Object) -> BrokerRecord | None:
                 int(endpoints["kafkaPort"]),
                 int(endpoints["httpPort"]),
                 endpoints["advertisedHttpUrl"],
+                int(endpoints.get("replicationPort", 0)),
             ),
             rack=status.get("rack", ""),
             storage=StorageIdentity(
@@ -153,6 +154,12 @@ def producer_id_round_of(item: Object) -> int:
     return found if isinstance(found, int) else NO_ROUND
 
 
+def _replication_port(endpoints: Endpoints) -> Object:
+    """Return the field only if there is such a port, as it was before there could be one."""
+    port = endpoints.replication_port
+    return {"replicationPort": port} if port else {}
+
+
 def _broker_status(record: BrokerRecord) -> Object:
     endpoints, storage = record.endpoints, record.storage
     return {
@@ -166,6 +173,7 @@ def _broker_status(record: BrokerRecord) -> Object:
             "kafkaPort": endpoints.kafka_port,
             "httpPort": endpoints.http_port,
             "advertisedHttpUrl": endpoints.advertised_http_url,
+            **_replication_port(endpoints),
         },
         "rack": record.rack,
         "storage": {

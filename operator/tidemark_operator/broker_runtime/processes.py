@@ -73,6 +73,7 @@ class ProcessSettings:
     controller_address: str  # host:port
     host: str = "127.0.0.1"
     stop_timeout_s: float = 15.0
+    authenticates: bool = False  # clients have to say who they are
     # More flags for a broker, after ours and so above them: local mode behind port mappings.
     more_arguments: Callable[[BrokerId], Sequence[str]] = _no_arguments
     # What a pod's UID is to a pod: brokers that this process starts all have their volumes by the
@@ -197,6 +198,7 @@ class ProcessesRuntime:
                 *(f"--{GROUP_SETTINGS[name]}={value}" for name, value in pool.spec.groups.items()),
                 f"--auto-create-topics-enable={str(pool.spec.creates_topics).lower()}",
                 f"--num-partitions={pool.spec.default_partitions}",
+                *self._authentication(),
                 *self._settings.more_arguments(broker_id),
                 *("--pod-uid", self._settings.run_id),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -214,6 +216,11 @@ class ProcessesRuntime:
         child.watcher = asyncio.create_task(
             self._watch(pool, broker_id, child), name=f"broker-{pool.pool}-{broker_id}"
         )
+
+    def _authentication(self) -> list[str]:
+        if not self._settings.authenticates:
+            return []
+        return ["--authentication=kubernetes", "--replication-port=0"]
 
     async def _watch(self, pool: BrokerPool, broker_id: BrokerId, child: _Child) -> None:
         process = child.process

@@ -262,10 +262,12 @@ def fetch_handler(context: HandlerContext) -> ApiHandler:
         if fetch.replica_id >= 0:
             _fetch_of_replica(context, request, fetch)
         else:
+            _require_clients(request)
             consumers.handle(request, fetch)
 
     def handle(request: KafkaRequest) -> None:
         if request.version < MIN_FETCH_VERSION:
+            _require_clients(request)
             consumers.handle(request, decode_older_fetch_request(request.reader, request.version))
             return
         request.reader.elements_left = MAX_ELEMENTS_OF_PEERS
@@ -278,8 +280,21 @@ def fetch_handler(context: HandlerContext) -> ApiHandler:
     return ApiHandler(supported, handle, has_large_response=True)
 
 
+def _require_clients(request: KafkaRequest) -> None:
+    """Reject a consumer's fetch on a listener for replicas, which asks nobody who they are."""
+    # guard: consumers-fetch-where-they-may
+    if not request.session.rules.serves_clients:
+        raise MalformedFrame("Fetch: this port serves only replicas")
+
+
 def _fetch_of_replica(context: HandlerContext, request: KafkaRequest, fetch: FetchRequest) -> None:
     correlation_id = request.header.correlation_id
+    # guard: followers-fetch-where-they-may
+    if not request.session.rules.serves_followers:
+        error = FetchResponse(correlation_id, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        request.errors.append(error.error)
+        request.answer(encode_fetch_response(error))
+        return
     own_cluster = context.cluster_id()
     if fetch.cluster_id is not None and own_cluster and fetch.cluster_id != own_cluster:
         error = FetchResponse(correlation_id, ErrorCode.INCONSISTENT_CLUSTER_ID)

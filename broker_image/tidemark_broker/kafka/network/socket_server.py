@@ -5,9 +5,11 @@ from collections.abc import Mapping
 
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.apis.handler_table import add_handlers
+from tidemark_broker.kafka.network.client_session import OPEN, ListenerRules
 from tidemark_broker.kafka.network.connection import KafkaConnection
 from tidemark_broker.kafka.network.connection_limit import OverLimitConnections
 from tidemark_broker.kafka.network.request import ApiHandler
+from tidemark_broker.kafka.network.unauthenticated_connections import UnauthenticatedConnections
 from tidemark_broker.kafka.network.violations import ProtocolViolations
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
@@ -21,6 +23,7 @@ class SocketServer:
         self.limits = context.limits
         self.memory = context.memory
         self.over_limit_connections = OverLimitConnections(context.limits, context.scheduler)
+        self.unauthenticated_connections = UnauthenticatedConnections(context.limits)
         self.request_metrics = context.request_metrics
         self.processing_clock_s = context.processing_clock_s
         self.violations = ProtocolViolations(context.clock)
@@ -43,14 +46,17 @@ class SocketServer:
     def quotas(self) -> ClientQuotaManager:
         return self.context.quotas
 
-    async def start(self, host: str, port: int, *, listener: str = "") -> int:
+    async def start(
+        self, host: str, port: int, *, listener: str = "", rules: ListenerRules = OPEN
+    ) -> int:
         """Listen on a port (0 asks for a free one) and return it.
 
-        May be called for several ports, each with the name of its listener. Raises OSError.
+        May be called for several ports, each with the name and rules of its listener. Raises
+        OSError.
         """
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            lambda: KafkaConnection(self, listener), host, port, backlog=512
+            lambda: KafkaConnection(self, listener, rules), host, port, backlog=512
         )
         self._servers.append(server)
         if self._sweep_timer is None:

@@ -26,7 +26,9 @@ from tidemark_operator.api.broker_pool import BrokerPool
 from tidemark_operator.api.kinds import BROKER_POOL, TOPIC, ResourceKind
 from tidemark_operator.broker_runtime.free_ports import is_free, taken_sentence
 from tidemark_operator.broker_runtime.processes import ProcessesRuntime, ProcessSettings, last_words
+from tidemark_operator.client_access.client_reviews import ClientReviews, review_calls
 from tidemark_operator.controller import http_api
+from tidemark_operator.controller.broker_call import BrokerCall
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock, wall_clock_ms
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import (
@@ -48,6 +50,12 @@ from tidemark_operator.reconcile.metrics import ReconcileCollector
 from tidemark_operator.reconcile.reconciler import Reconciler
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
+from tidemark_operator.security.local_users import (
+    TOKENS_DIRECTORY,
+    LocalUsers,
+    create_users,
+    salt_key_of,
+)
 from tidemark_operator.store.lease import ControllerLease, LeaseSettings
 from tidemark_operator.store.object_store import StoreError
 from tidemark_operator.store.sqlite import SqliteStore, StoredChange
@@ -120,6 +128,7 @@ class LocalSettings:
     kafka_port: int
     controller_port: int
     manifests: tuple[Path, ...]
+    authenticates: bool = False  # clients have to say who they are
 
 
 class LocalCluster:
@@ -155,6 +164,7 @@ class LocalCluster:
                 settings.kafka_port,
                 self._address,
                 more_arguments=more_arguments,
+                authenticates=settings.authenticates,
             ),
             on_exit=self._broker_exited,
             on_due=self._check_pool,
@@ -192,6 +202,8 @@ class LocalCluster:
             ending=lambda: earlier_brokers(self._settings.data_dir),
             tell=say,
         )
+        if self._settings.authenticates:
+            self._create_users()
         say(f"live page: http://{self._address}{PAGE_PATH}")
         await self._apply_files()
         lag = LoopLag()
@@ -200,7 +212,7 @@ class LocalCluster:
                 self.controller,
                 listening,
                 pid_of=self.runtime.pid,
-                more_calls=topic_calls(TopicAdmin(self._indexed, self.controller)),
+                more_calls=self._more_calls(),
                 more_metrics=(LoopLagCollector(lag), ReconcileCollector(self._queue)),
                 add_routes=self._add_routes,
             )
@@ -220,6 +232,18 @@ class LocalCluster:
                 await self._live_pools.close()
                 await runner.cleanup()
         return self._exit_code
+
+    def _more_calls(self) -> dict[str, BrokerCall]:
+        data_dir = self._settings.data_dir
+        users = LocalUsers(data_dir)
+        reviews = ClientReviews(self.controller, users, salt_key=salt_key_of(data_dir))
+        admin = TopicAdmin(self._indexed, self.controller)
+        return {**topic_calls(admin), **review_calls(reviews)}
+
+    def _create_users(self) -> None:
+        data_dir = self._settings.data_dir
+        names = ", ".join(user.name for user in create_users(data_dir))
+        say(f"users: {names}; their tokens are in {data_dir / TOKENS_DIRECTORY}")
 
     async def _notify_when_ready(self) -> None:
         await notify_when_ready(
@@ -310,13 +334,20 @@ def run_local(
     controller_port: int,
     manifests: list[Path],
     proxy_port: int | None = None,
+    authenticates: bool = False,
 ) -> int:
     """Run until Ctrl-C; return the exit code.
 
     `proxy_port`: of proxies between controller and brokers (`_proxied`); None: there are none.
     """
     settings = LocalSettings(
-        brokers, data_dir.resolve(), http_port, kafka_port, controller_port, tuple(manifests)
+        brokers,
+        data_dir.resolve(),
+        http_port,
+        kafka_port,
+        controller_port,
+        tuple(manifests),
+        authenticates,
     )
     log_path = settings.data_dir / "logs" / "operator.log"
     try:

@@ -1,0 +1,1 @@
+"""Answer brokers' requests about their clients."""
