@@ -353,8 +353,10 @@ def broker_configs(settings: BrokerConfig) -> Mapping[str, str]:
     }
     limits = ListenerLimits()
     port = settings.advertised_kafka_port or settings.kafka_port
+    is_open = settings.authentication is Authentication.NONE
+    protocol = "PLAINTEXT" if is_open else "SASL_PLAINTEXT"
     return defaults | {
-        "advertised.listeners": f"PLAINTEXT://{settings.advertised_host}:{port}",
+        "advertised.listeners": f"{protocol}://{settings.advertised_host}:{port}",
         "auto.create.topics.enable": str(settings.creates_topics).lower(),
         "connections.max.idle.ms": str(int(limits.idle_seconds * 1000)),
         "max.connections": str(limits.connections),
@@ -363,7 +365,7 @@ def broker_configs(settings: BrokerConfig) -> Mapping[str, str]:
         "default.replication.factor": str(DEFAULT_REPLICATION_FACTOR),
         "delete.topic.enable": "true",
         "group.initial.rebalance.delay.ms": str(settings.groups.initial_rebalance_delay_ms),
-        "listeners": f"PLAINTEXT://{settings.listen_host}:{settings.kafka_port}",
+        "listeners": f"{protocol}://{settings.listen_host}:{settings.kafka_port}",
         "log.dirs": str(settings.data_directory),
         "node.id": str(settings.broker_id),
         "num.partitions": str(settings.default_partitions),

@@ -76,6 +76,10 @@ def pool_faults(pool: Object) -> Iterator[str]:
     if re.fullmatch("[a-z]([-a-z0-9]*[a-z0-9])?", name) is None:
         yield 'metadata.name starts with a letter and has lower-case letters, digits and "-"'
     yield from _listener_faults(name, pool["spec"].get("listeners", []))
+    security = pool["spec"].get("security", {})
+    is_open = security.get("authentication", "none") == "none"
+    if not is_open and any(entry["port"] == 9091 for entry in pool["spec"].get("listeners", [])):
+        yield "port 9091 is reserved where clients authenticate"
     quotas = pool["spec"].get("quotas", [])
     for entry in quotas:
         if len(entry) < 2:

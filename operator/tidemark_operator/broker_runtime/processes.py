@@ -198,7 +198,7 @@ class ProcessesRuntime:
                 *(f"--{GROUP_SETTINGS[name]}={value}" for name, value in pool.spec.groups.items()),
                 f"--auto-create-topics-enable={str(pool.spec.creates_topics).lower()}",
                 f"--num-partitions={pool.spec.default_partitions}",
-                *self._authentication(),
+                *self._authentication(pool),
                 *self._settings.more_arguments(broker_id),
                 *("--pod-uid", self._settings.run_id),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -217,8 +217,8 @@ class ProcessesRuntime:
             self._watch(pool, broker_id, child), name=f"broker-{pool.pool}-{broker_id}"
         )
 
-    def _authentication(self) -> list[str]:
-        if not self._settings.authenticates:
+    def _authentication(self, pool: BrokerPool) -> list[str]:
+        if not (self._settings.authenticates or pool.spec.security.authentication != "none"):
             return []
         return ["--authentication=kubernetes", "--replication-port=0"]
 
