@@ -108,6 +108,8 @@ class _Http:
                 metrics_profile=broker.settings.metrics_profile,
                 fsyncs=lambda: self._disk.sync_count.total,
                 loop_lag=loop_lag,
+                authenticator=broker.authenticator,
+                requires_authentication=broker.settings.requires_authentication,
             )
         )
         async with asyncio.TaskGroup() as tasks:

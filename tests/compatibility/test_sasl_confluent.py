@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, Producer
 
 from tests.support.kafka_cluster import LIMIT_SECONDS, librdkafka_settings
 from tests.support.local_cluster import LocalCluster, running

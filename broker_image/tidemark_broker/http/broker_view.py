@@ -18,6 +18,7 @@ from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
 from tidemark_broker.metrics.broker_metrics import CrcFailures, MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.replica_manager import ReplicaManager
+from tidemark_broker.security.authenticator import Authenticator
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +48,5 @@ class BrokerView:
     metrics_profile: MetricsProfile = MetricsProfile.AUDIT
     fsyncs: Callable[[], int] = lambda: 0  # so far, of files and directories
     loop_lag: LoopLag = field(default_factory=LoopLag)
+    authenticator: Authenticator | None = None  # None: no listener asks who its clients are
+    requires_authentication: Callable[[str], bool] = lambda _: False  # of a listener, by its name

@@ -20,7 +20,7 @@ from tidemark_broker.http.media_types import EmbeddedFormat
 from tidemark_broker.http.problems import Outcome
 from tidemark_broker.http.produce_bodies import ProducedRecord, encode_binary
 from tidemark_broker.http.produce_results import RecordResult, Written, failed
-from tidemark_broker.http.request import CLIENT_ID, FORWARDED_BY
+from tidemark_broker.http.request import AUTHORIZATION, CLIENT_ID, FORWARDED_BY
 
 CONNECTIONS = 64
 CONNECTIONS_PER_PEER = 16
@@ -59,11 +59,15 @@ class _Problem(msgspec.Struct):
 
 
 class ForwardTerms(NamedTuple):
-    """The terms of the client's request: `deadline` in the loop's time, and whose quota counts."""
+    """The terms of the client's request: `deadline` in the loop's time, and whose quota counts.
+
+    `authorization` is the client's own header: the leader finds out by it who the client is.
+    """
 
     acks: int
     deadline: float
     client_id: str
+    authorization: bytes = b""
 
 
 class Forwarder:
@@ -102,7 +106,7 @@ class Forwarder:
             status, body = await self._post(
                 url,
                 encode_binary(records),
-                client_id=terms.client_id,
+                terms,
                 seconds=remaining_seconds + GRACE_SECONDS,
             )
             return _read_response(records, leader, status, body)
@@ -117,8 +121,14 @@ class Forwarder:
         return _all_failed(records, error, message, outcome)
 
     async def _post(
-        self, url: str, body: bytes, *, client_id: str, seconds: float
+        self, url: str, body: bytes, terms: ForwardTerms, *, seconds: float
     ) -> tuple[int, bytes]:
+        headers = {
+            "content-type": EmbeddedFormat.BINARY.value.decode(),
+            CLIENT_ID.decode(): terms.client_id,
+        }
+        if terms.authorization:
+            headers[AUTHORIZATION.decode()] = terms.authorization.decode("latin-1")
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
@@ -130,10 +140,7 @@ class Forwarder:
         async with self._session.post(
             url,
             data=body,
-            headers={
-                "content-type": EmbeddedFormat.BINARY.value.decode(),
-                CLIENT_ID.decode(): client_id,
-            },
+            headers=headers,
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=seconds),
         ) as response:

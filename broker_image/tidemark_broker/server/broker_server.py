@@ -59,7 +59,7 @@ from tidemark_broker.server.background.disk_probe import DiskProbe
 from tidemark_broker.server.background.disk_space import DiskSpaceMonitor
 from tidemark_broker.server.background.group_commit import GroupCommit
 from tidemark_broker.server.background.replica_digests import ReplicaDigests
-from tidemark_broker.server.config import Authentication, BrokerConfig, broker_configs
+from tidemark_broker.server.config import BrokerConfig, broker_configs
 from tidemark_broker.server.environment import BrokerEnvironment
 from tidemark_broker.server.epoch_store import LogDirectoryEpochStore
 from tidemark_broker.server.lifecycle_manager import (
@@ -415,7 +415,7 @@ class BrokerServer(PartitionObserver):
 
     def _rules(self, listener: str) -> ListenerRules:
         """Return the rules of a listener; followers use another where clients authenticate."""
-        if self.settings.authentication_of(listener) is Authentication.NONE:
+        if not self.settings.requires_authentication(listener):
             return OPEN
         return ListenerRules(requires_authentication=True, serves_followers=False)
 

@@ -86,11 +86,14 @@ class BrokerConfig:
         """Return how clients of a listener authenticate; "" is the one of the pool itself."""
         return self.listener_authentication.get(listener, self.authentication)
 
+    def requires_authentication(self, listener: str) -> bool:
+        return self.authentication_of(listener) is not Authentication.NONE
+
     @property
     def authenticates(self) -> bool:
         """Return whether any listener asks who its clients are."""
         names = ("", *(name for name, _ in (*self.listeners, *self.http_listeners)))
-        return any(self.authentication_of(name) is not Authentication.NONE for name in names)
+        return any(map(self.requires_authentication, names))
 
 
 def parse_settings(arguments: list[str]) -> BrokerConfig:

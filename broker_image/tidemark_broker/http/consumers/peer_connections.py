@@ -6,8 +6,10 @@ closed, so that an abandoned request delays no other.
 """
 
 import asyncio
+from dataclasses import dataclass
 from typing import cast
 
+from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 
 from tidemark_broker.kafka_wire.messages.fetch import (
@@ -23,8 +25,10 @@ from tidemark_broker.kafka_wire.messages.frames import (
     FrameSplitter,
 )
 from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame
+from tidemark_broker.kafka_wire.messages.sasl import SASL_AUTHENTICATE_API, SASL_HANDSHAKE_API
 from tidemark_broker.kafka_wire.messages.schema import Api, Values
 from tidemark_broker.metadata.metadata_cache import MetadataCache
+from tidemark_broker.security.sasl_oauthbearer import MECHANISM as OAUTHBEARER
 
 MAX_RESPONSE_BYTES = 128 * 1024 * 1024  # a first batch is whole however large
 CONNECT_TIMEOUT_SECONDS = 1.0
@@ -32,6 +36,16 @@ CONNECT_TIMEOUT_SECONDS = 1.0
 # Below the newest versions: a broker that is not upgraded yet knows no newer ones, and closes the
 # connection; and topics are named here, not identified.
 _PEER_VERSIONS = {LIST_OFFSETS: 10, OFFSET_COMMIT: 9, OFFSET_FETCH: 9}
+
+
+AUTHENTICATION_TIMEOUT_MS = 10_000
+
+
+@dataclass(slots=True)
+class BearerToken:
+    """The newest token that a client sent: connections that are opened later use it."""
+
+    value: bytes = b""
 
 
 class BrokerUnavailable(Exception):
@@ -47,8 +61,10 @@ class BrokerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     @classmethod
-    async def open(cls, client_id: str, host: str, port: int) -> "BrokerConnection":
-        """Connect to a broker.
+    async def open(
+        cls, client_id: str, host: str, port: int, token: bytes = b""
+    ) -> "BrokerConnection":
+        """Connect to a broker, as the client of that token if there is one.
 
         Raises BrokerUnavailable.
         """
@@ -58,7 +74,30 @@ class BrokerConnection(asyncio.Protocol):
                 _, link = await loop.create_connection(lambda: cls(client_id), host, port)
         except (OSError, TimeoutError) as error:
             raise BrokerUnavailable(f"{host}:{port}: {error or 'no connection'}") from error
+        if token:
+            try:
+                await link.authenticate(token)
+            except BrokerUnavailable:
+                link.close()
+                raise
         return link
+
+    async def authenticate(self, token: bytes) -> None:
+        """Authenticate by SASL/OAUTHBEARER, unless the broker asks nobody.
+
+        Raises BrokerUnavailable.
+        """
+        shaken = await self.ask(
+            SASL_HANDSHAKE_API, {"mechanism": OAUTHBEARER}, AUTHENTICATION_TIMEOUT_MS
+        )
+        if shaken["error"] == ErrorCode.ILLEGAL_SASL_STATE:
+            return
+        auth_bytes = b"n,,\x01auth=Bearer " + token + b"\x01\x01"
+        response = await self.ask(
+            SASL_AUTHENTICATE_API, {"auth_bytes": auth_bytes}, AUTHENTICATION_TIMEOUT_MS
+        )
+        if response["error"] != ErrorCode.NONE or response["auth_bytes"]:
+            raise BrokerUnavailable("the broker rejected the client's token")
 
     @property
     def is_open(self) -> bool:
@@ -138,8 +177,11 @@ class BrokerConnection(asyncio.Protocol):
 
 
 class BrokerConnections:
-    def __init__(self, metadata: MetadataCache, client_id: str) -> None:
+    def __init__(
+        self, metadata: MetadataCache, client_id: str, token: BearerToken | None = None
+    ) -> None:
         self._metadata = metadata
+        self._token = token or BearerToken()
         self._client_id = client_id
         self._links: dict[tuple[str, int], BrokerConnection] = {}
         self._is_closed = False
@@ -168,7 +210,7 @@ class BrokerConnections:
         known = self._links.get((host, port))
         if known is not None and known.is_open:
             return known
-        link = await BrokerConnection.open(self._client_id, host, port)
+        link = await BrokerConnection.open(self._client_id, host, port, self._token.value)
         opened = self._links.get((host, port))
         if self._is_closed or (opened is not None and opened.is_open):
             link.close()

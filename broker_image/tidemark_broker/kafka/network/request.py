@@ -42,9 +42,10 @@ class KafkaRequest:
     says so to a handler that was not yet there to be called. `release` tells that the frame is no
     longer needed but that so many bytes are still held; it is called before the answer where that
     may take a while. `throttle_ms` is sent in the answer, and for so long nothing more is read from
-    the client. `listener` is the name of the port it came in by. `principal` is who sent it,
-    ANONYMOUS where the listener does not ask. `measured` does a part of its work, which counts against the client's quota. `errors` are the error codes of the answer.
-    `session` is the client's authentication.
+    the client. `listener` is the name of the port it came in by, and `principal` who sent it
+    (ANONYMOUS where the port does not ask); `session` is the client's authentication. `measured`
+    does a part of its work, which counts against the client's quota. `errors` are the error codes
+    of the answer.
     """
 
     header: RequestHeader

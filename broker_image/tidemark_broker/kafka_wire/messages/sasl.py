@@ -1,7 +1,7 @@
 """Define SaslHandshake v0 and v1, and SaslAuthenticate v0 to v2 (KIP-43, KIP-152, KIP-368).
 
-After a handshake of version 0 the client sends the mechanism's bytes in frames without a header, and
-gets such frames back; after version 1 it sends SaslAuthenticate.
+After a handshake of version 0 the client sends the bytes of the mechanism in frames without a
+header, and gets such frames back; after version 1 it sends SaslAuthenticate.
 """
 
 from tidemark_broker.kafka_wire.messages.frames import SASL_AUTHENTICATE, SASL_HANDSHAKE
