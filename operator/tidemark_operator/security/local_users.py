@@ -6,15 +6,17 @@ second; a file that cannot be read has no users. `tidemark dev --auth` makes it,
 user's token to `tokens/<name>`.
 """
 
+import base64
 import hashlib
 import logging
 import os
 import secrets
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-from tidemark_protocol.access_messages import Principal
+from tidemark_protocol.access_messages import Principal, pool_audience
 
 from tidemark_operator.security.clients import PasswordUser, ReviewedClient
 
@@ -23,6 +25,7 @@ TOKENS_DIRECTORY = "tokens"
 FIRST_USERS = ("admin", "producer", "consumer", "viewer")
 USER_PREFIX = "tidemark:user:"
 TOKEN_BYTES = 32
+TOKEN_LIFETIME_S = 10 * 365 * 86_400  # as its claims say it; expiresAtMs is what counts
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +100,7 @@ def create_users(data_dir: Path, names: Sequence[str] = FIRST_USERS) -> tuple[Lo
         users = tuple(
             LocalUser(
                 name=name,
-                token=secrets.token_urlsafe(TOKEN_BYTES),
+                token=new_token(name),
                 password=secrets.token_urlsafe(TOKEN_BYTES),
             )
             for name in names
@@ -109,6 +112,24 @@ def create_users(data_dir: Path, names: Sequence[str] = FIRST_USERS) -> tuple[Lo
         if user.token and user.name == Path(user.name).name:
             _write_private(directory / user.name, user.token.encode())
     return users
+
+
+def new_token(name: str, *, lifetime_s: int = TOKEN_LIFETIME_S) -> str:
+    """Return a random token in the form of a JWT, which Java's and librdkafka's handlers require.
+
+    Nobody checks its signature: a token is valid if it is in the file of users.
+    """
+    now_s = int(time.time())
+    header = {"alg": "none", "typ": "JWT"}
+    claims = {
+        "sub": USER_PREFIX + name,
+        "iat": now_s,
+        "exp": now_s + lifetime_s,
+        "aud": [pool_audience("default/default")],
+    }
+    parts = (msgspec.json.encode(header), msgspec.json.encode(claims))
+    encoded = [base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts]
+    return ".".join((*encoded, secrets.token_urlsafe(TOKEN_BYTES)))
 
 
 def salt_key_of(data_dir: Path) -> bytes:
