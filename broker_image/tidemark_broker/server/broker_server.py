@@ -178,7 +178,7 @@ class BrokerServer(PartitionObserver):
             ask=self._channel.request_topics,
             requesting=self._channel.requesting_broker,
         )
-        self.authenticator = self._new_authenticator() if settings.authenticates else None
+        self.authenticator = self._new_authenticator() if settings.authenticated_listeners else None
         self.quotas = ClientQuotaManager(lambda: metadata.quotas)
         self.groups = GroupCoordinatorService(
             self.partitions,

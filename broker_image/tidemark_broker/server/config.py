@@ -90,10 +90,10 @@ class BrokerConfig:
         return self.authentication_of(listener) is not Authentication.NONE
 
     @property
-    def authenticates(self) -> bool:
-        """Return whether any listener asks who its clients are."""
+    def authenticated_listeners(self) -> frozenset[str]:
+        """Return the listeners of Kafka and HTTP that ask who their clients are."""
         names = ("", *(name for name, _ in (*self.listeners, *self.http_listeners)))
-        return any(map(self.requires_authentication, names))
+        return frozenset(filter(self.requires_authentication, names))
 
 
 def parse_settings(arguments: list[str]) -> BrokerConfig:

@@ -41,3 +41,5 @@ SCHEDULED_SPARK_APPLICATION = ResourceKind(
 )
 EVENT = ResourceKind("", "v1", "Event", "events")
 DISRUPTION_BUDGET = ResourceKind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+SECRET = ResourceKind("", "v1", "Secret", "secrets")
+TOKEN_REVIEW = ResourceKind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews")

@@ -100,6 +100,12 @@ class KubernetesStore:
     async def create(self, kind: ResourceKind, item: Object) -> Object:
         return await self._call("POST", self._path(kind, item["metadata"]["namespace"]), item)
 
+    async def review(self, kind: ResourceKind, spec: Object) -> Object:
+        """Return the status of a review, which the API server answers and does not store."""
+        item = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec}
+        status: Object = (await self._call("POST", _path(kind, None), item)).get("status") or {}
+        return status
+
     async def replace(self, kind: ResourceKind, item: Object) -> Object:
         _require_version(kind, item)
         return await self._call("PUT", self._item_path(kind, item), item)

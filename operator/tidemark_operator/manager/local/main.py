@@ -26,9 +26,9 @@ from tidemark_operator.api.broker_pool import BrokerPool
 from tidemark_operator.api.kinds import BROKER_POOL, TOPIC, ResourceKind
 from tidemark_operator.broker_runtime.free_ports import is_free, taken_sentence
 from tidemark_operator.broker_runtime.processes import ProcessesRuntime, ProcessSettings, last_words
-from tidemark_operator.client_access.client_reviews import ClientReviews, review_calls
 from tidemark_operator.controller import http_api
 from tidemark_operator.controller.broker_call import BrokerCall
+from tidemark_operator.controller.client_reviews import ClientReviews, review_calls
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock, wall_clock_ms
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import (

@@ -1,1 +1,0 @@
-"""Answer brokers' requests about their clients."""
