@@ -2,7 +2,7 @@
 
 The same tokens and the same cache as on the Kafka port. Health and metrics need no token: probes
 and Prometheus have none, and no record is in them. What is found is in the request's scope, for
-hot routes and FastAPI's alike. A response that lasts ends when the token expires.
+hot routes and FastAPI's alike. A response that lasts ends with the token, or after an hour.
 """
 
 import asyncio
@@ -42,7 +42,6 @@ class HttpAuthentication:
 
         Raises HttpProblem (401, 503).
         """
-        # guard: http-requests-authenticate
         if scope["path"] in OPEN_PATHS or not self._requires(scope.get(LISTENER, "")):
             return None
         review = await self._review(scope)
@@ -52,10 +51,8 @@ class HttpAuthentication:
                 scope, "invalid_token", f"the token is not valid: {review.reason}"
             )
         scope[PRINCIPAL] = identity.principal
-        if not identity.expires_at_ms:
-            return None
-        left_ms = identity.expires_at_ms - self._authenticator.wall_clock_ms()
-        return asyncio.get_running_loop().time() + left_ms / 1000
+        session_ms = self._authenticator.session_ms(identity)
+        return asyncio.get_running_loop().time() + session_ms / 1000
 
     async def _review(self, scope: Scope) -> Review:
         authorization = authorization_of(scope)

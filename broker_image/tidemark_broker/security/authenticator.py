@@ -48,6 +48,7 @@ BEFORE_EXPIRY_SECONDS = 10.0
 PASSWORD_SECONDS = 30.0  # a Secret that is deleted is effective within this
 REJECTED_SECONDS = 10.0
 GRACE_SECONDS = 3600.0
+MAX_SESSION_MS = 3_600_000  # of a connection; Kafka's connections.max.reauth.ms
 CALL_SECONDS = 2.0
 WAIT_SECONDS = 8.0  # for the controller, by a client that is not known
 RETRY_SECONDS = 0.25
@@ -95,8 +96,14 @@ class Authenticator:
         self._rejected: dict[bytes, _Known] = {}  # by age
         self._calls: dict[bytes, asyncio.Task[Found]] = {}
 
-    def wall_clock_ms(self) -> int:
-        return int(self._wall_clock_s() * 1000)
+    def session_ms(self, identity: Identity) -> int:
+        """Return for how long a client counts as authenticated: 0 or less after the expiry.
+
+        Also a client whose credentials do not expire is looked at again now and then.
+        """
+        if not identity.expires_at_ms:
+            return MAX_SESSION_MS
+        return min(identity.expires_at_ms - self._wall_clock_ms(), MAX_SESSION_MS)
 
     async def find(self, ask: Ask) -> Found:
         """Return what the controller says. Raises AuthenticatorUnavailable."""
@@ -115,7 +122,7 @@ class Authenticator:
         key = self._key("token", token)
         found = await self._cached(key, lambda: self._review_token(token))
         assert isinstance(found, Review)
-        if found.identity is not None and self._is_expired(found.identity):
+        if found.identity is not None and self.session_ms(found.identity) <= 0:
             return Review(None, "it has expired")
         return found
 
@@ -206,8 +213,8 @@ class Authenticator:
         left_s = expires_at_ms / 1000 - self._wall_clock_s()
         return max(0.0, min(TOKEN_SECONDS, left_s - BEFORE_EXPIRY_SECONDS)), max(0.0, left_s)
 
-    def _is_expired(self, identity: Identity) -> bool:
-        return 0 < identity.expires_at_ms <= self.wall_clock_ms()
+    def _wall_clock_ms(self) -> int:
+        return int(self._wall_clock_s() * 1000)
 
     # ---- calls; None: no usable response
 

@@ -81,7 +81,6 @@ class ScramExchange:
         if message is None:
             return self._malformed("c=header,r=nonce,p=proof")
         header, proof = _decoded(message["header"]), _decoded(message["proof"])
-        # guard: scram-binds-header-and-nonce
         if header != self._header or not hmac.compare_digest(message["nonce"], self._nonce):
             return self._malformed("the header and the nonce of this exchange")
         signed = b",".join((self._bare_first, self._server_first, message["bare"]))
@@ -90,7 +89,6 @@ class ScramExchange:
         proves = hmac.compare_digest(
             hashlib.new(self._hash, client_key).digest(), credential.stored_key
         )
-        # guard: scram-proof-and-user
         if not proves or credential.principal is None:
             return AuthenticationFailed(WRONG_CREDENTIALS)
         signature = base64.b64encode(self._hmac(credential.server_key, signed))

@@ -73,7 +73,6 @@ class ClientReviews:
             expected = self._nobody if user is None else user.password
             # Of digests: their lengths say nothing.
             is_right = hmac.compare_digest(_digest(request.password), _digest(expected))
-            # guard: password-of-a-user
             if user is None or not is_right:
                 return ReviewTokenResponse(ErrorCode.NONE, message="wrong user or password")
             return ReviewTokenResponse(ErrorCode.NONE, principal=user.principal)

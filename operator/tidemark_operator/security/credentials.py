@@ -111,7 +111,6 @@ def _user(secret: Object) -> tuple[str, PasswordUser] | str:
 
 def _principal(name: str, namespace: str) -> Principal | None:
     accounts = f"system:serviceaccount:{namespace}:"
-    # guard: secrets-name-users-of-their-namespace
     if name.startswith(accounts) and name != accounts:
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
         return Principal(name, (*groups, "system:authenticated"))

@@ -94,7 +94,6 @@ class Instances:
         Raises HttpProblem (404).
         """
         instance = self._known.get((group_id, name))
-        # guard: consumers-are-their-users
         if instance is None or instance.user != user:
             raise HttpProblem(
                 ErrorCode.UNKNOWN_MEMBER_ID,

@@ -282,14 +282,12 @@ def fetch_handler(context: HandlerContext) -> ApiHandler:
 
 def _require_clients(request: KafkaRequest) -> None:
     """Reject a consumer's fetch on a listener for replicas, which asks nobody who they are."""
-    # guard: consumers-fetch-where-they-may
     if not request.session.rules.serves_clients:
         raise MalformedFrame("Fetch: this port serves only replicas")
 
 
 def _fetch_of_replica(context: HandlerContext, request: KafkaRequest, fetch: FetchRequest) -> None:
     correlation_id = request.header.correlation_id
-    # guard: followers-fetch-where-they-may
     if not request.session.rules.serves_followers:
         error = FetchResponse(correlation_id, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         request.errors.append(error.error)

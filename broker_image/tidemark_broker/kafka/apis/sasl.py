@@ -30,7 +30,6 @@ from tidemark_broker.security.exchange import (
     AuthenticationFailed,
     Challenge,
     Exchange,
-    Identity,
     Step,
 )
 from tidemark_broker.security.mechanisms import MECHANISMS, new_exchange
@@ -158,8 +157,8 @@ class _SaslServer:
     def _authenticated(
         self, session: ClientSession, step: Authenticated, authenticator: Authenticator
     ) -> _Outcome:
-        lifetime_ms = _lifetime_ms(step.identity, authenticator)
-        session.expires_at_s = self._loop.time() + lifetime_ms / 1000 if lifetime_ms else None
+        lifetime_ms = authenticator.session_ms(step.identity)
+        session.expires_at_s = self._loop.time() + lifetime_ms / 1000
         session.principal = step.identity.principal
         session.is_authenticated = True
         session.on_authenticated()
@@ -170,16 +169,8 @@ def _accepted(
     session: ClientSession, step: Authenticated, authenticator: Authenticator
 ) -> Authenticated | AuthenticationFailed:
     """Return the step, or the failure of a client that became another, or of an expired token."""
-    # guard: reauthentication-keeps-the-user
     if session.is_authenticated and session.principal.name != step.identity.principal.name:
         return AuthenticationFailed("the user differs from the one that the connection is of")
-    if step.identity.expires_at_ms and _lifetime_ms(step.identity, authenticator) <= 0:
+    if authenticator.session_ms(step.identity) <= 0:
         return AuthenticationFailed("the token has expired")
     return step
-
-
-def _lifetime_ms(identity: Identity, authenticator: Authenticator) -> int:
-    """Return how long the client counts as authenticated; 0: for as long as its connection."""
-    if not identity.expires_at_ms:
-        return 0
-    return identity.expires_at_ms - authenticator.wall_clock_ms()

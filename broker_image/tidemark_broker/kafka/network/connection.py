@@ -449,7 +449,6 @@ class KafkaConnection(asyncio.Protocol):
         reader = Reader(waiting.frame)
         is_bare = self._session.takes_bare_bytes
         header = _BARE_AUTHENTICATION if is_bare else read_request_header(reader)
-        # guard: unauthenticated-requests-are-refused
         if self._is_guarded and (refusal := self._refusal(header.api_key)):
             raise MalformedFrame(refusal)
         handler = self._owner.handlers.get(header.api_key)

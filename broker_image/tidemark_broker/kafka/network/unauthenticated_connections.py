@@ -22,7 +22,6 @@ class UnauthenticatedConnections:
         return len(self._open)
 
     def join(self, connection: UnauthenticatedConnection) -> None:
-        # guard: unauthenticated-connections-are-bounded
         if len(self._open) >= self._limit:
             oldest = next(iter(self._open))
             self.forget(oldest)
