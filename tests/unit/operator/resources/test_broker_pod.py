@@ -142,3 +142,21 @@ def test_a_pods_template_changes_with_all_that_it_was_made_of() -> None:
     found.add(template(POOL, "elsewhere:1"))
     assert len(found) == 5
     assert template(with_spec(POOL, replicas=5, deletion_policy="Delete")) == template(POOL)
+
+
+def test_authentication_of_clients_is_told_only_where_there_is_some() -> None:
+    def told(**spec: Any) -> tuple[dict[str, str], set[str]]:
+        (container,) = pod(broker_pool(replicas=3, **spec))["spec"]["containers"]
+        values = {each["name"]: each.get("value", "") for each in container["env"]}
+        names = {name for name in values if "AUTHENTICATION" in name}
+        return {name: values[name] for name in names}, {port["name"] for port in container["ports"]}
+
+    assert told() == ({}, {"kafka", "http"})
+    outside = {"name": "out", "type": "NodePort", "authentication": "none"}
+    assert told(security={"authentication": "kubernetes"}, listeners=[outside]) == (
+        {
+            "TIDEMARK_AUTHENTICATION": "kubernetes",
+            "TIDEMARK_LISTENER_AUTHENTICATION": "out:none",
+        },
+        {"kafka", "http", "replication", "out"},
+    )
