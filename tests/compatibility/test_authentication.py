@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -22,6 +23,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError as PythonKafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from tests.compatibility.client_programs import ClientPrograms
 from tests.compatibility.programs.java_program import java
 from tests.support.client_tools import tool
 from tests.support.closed_cluster import (
@@ -278,6 +280,55 @@ def test_java(
     assert done.stdout.count("producer_send_success") == 5, done.stdout + done.stderr
 
 
+# ---- Go, and kcat
+
+
+@pytest.mark.parametrize(
+    ("client", "by"),
+    [
+        ("franz-go", "token"),
+        ("franz-go", "password"),  # SCRAM-SHA-512
+        ("sarama", "token"),
+        ("sarama", "password"),  # PLAIN
+        ("kafka-go", "password"),  # PLAIN
+    ],
+)
+def test_go(
+    closed: LocalCluster,
+    programs: ClientPrograms,
+    monkeypatch: pytest.MonkeyPatch,
+    client: str,
+    by: str,
+) -> None:
+    if by == "token":
+        monkeypatch.setenv("TIDEMARK_TOKEN", closed.token("admin"))
+    else:
+        monkeypatch.setenv("TIDEMARK_USER", "admin")
+        monkeypatch.setenv("TIDEMARK_PASSWORD", password(closed, "admin"))
+    program = programs.run(client, "produce", closed, "orders", count=5)
+    assert len(program.named("producer_send_success")) == 5
+
+
+def test_kcat(closed: LocalCluster) -> None:
+    """By PLAIN: its librdkafka 2.0 repeats its nonce in SCRAM, which Kafka rejects too by now."""
+    sasl = {
+        "security.protocol": "sasl_plaintext",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "admin",
+        "sasl.password": password(closed, "admin"),
+    }
+    options = [word for name, value in sasl.items() for word in ("-X", f"{name}={value}")]
+    where = ["-b", ",".join(bootstrap(closed)), "-t", "orders"]
+    done = subprocess.run(
+        ["kcat", "-P", *where, *options],
+        input=b"kcat\n",
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 # ---- HTTP
 
 
@@ -390,3 +441,30 @@ def test_a_user_that_is_removed_is_refused_within_half_a_minute(closed: LocalClu
         wait_for("the refusal", lambda: refusal(settings) is not None, seconds=2 * LIMIT_SECONDS)
     finally:
         write_users(closed, before)
+
+
+def test_without_a_controller_known_clients_go_on_and_unknown_ones_wait(
+    closed: LocalCluster,
+) -> None:
+    assert closed.process is not None
+    before = users(closed)
+    write_users(closed, [*before, {"name": "new", "token": "n.e.w"}])
+
+    def oauth(_: str) -> tuple[str, float]:
+        return "n.e.w", time.time() + 3600
+
+    known, unknown = oauth_settings(closed), oauth_settings(closed, oauth_cb=oauth)
+    produced(known)  # every broker knows its token now
+    os.kill(closed.process.pid, signal.SIGSTOP)
+    try:
+        produced(known)
+        failed: list[KafkaError | None] = []
+        producer = Producer({**unknown, "message.timeout.ms": 5000, "log_level": 0})
+        producer.produce("orders", b"x", on_delivery=lambda error, _: failed.append(error))
+        producer.flush(LIMIT_SECONDS)
+        assert failed[0] is not None
+    finally:
+        os.kill(closed.process.pid, signal.SIGCONT)
+    closed.wait_until_in_sync()
+    produced(unknown)
+    write_users(closed, before)

@@ -136,7 +136,7 @@ class _SaslServer:
         if isinstance(step, Authenticated):
             return self._authenticated(session, step, authenticator)
         assert isinstance(step, AuthenticationFailed)
-        session.failure = f"{session.mechanism}: {step.reason}"
+        session.failure = step.reason
         await self._until(began_s + self._context.limits.rejection_seconds)
         return _Outcome(error=ErrorCode.SASL_AUTHENTICATION_FAILED, message=step.reason)
 
