@@ -3,8 +3,8 @@
 The exchange of an unknown user runs as that of a known one, with keys that no proof fits, and fails
 at the proof. There is no channel binding: a client that asks for it (`p=`) is rejected; one that
 supports it and found that this server does not (`y`) is not. The nonce of the last message is the
-whole one, as in Kafka since CVE-2024-56128; librdkafka before 2.6.1 repeats its own part. Names are compared as UTF-8, without
-SASLprep, as Kafka does.
+whole one, as in Kafka since CVE-2024-56128; librdkafka before 2.6.1 repeats its own part. Names are
+compared as UTF-8, without SASLprep, as Kafka does.
 """
 
 import base64
