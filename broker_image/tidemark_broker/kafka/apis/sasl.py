@@ -16,13 +16,14 @@ from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.client_session import ClientSession
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka_wire.messages.api_versions import SupportedApi
-from tidemark_broker.kafka_wire.messages.frames import SASL_AUTHENTICATE, framed
+from tidemark_broker.kafka_wire.messages.cooperative_steps import all_steps
+from tidemark_broker.kafka_wire.messages.frames import framed
 from tidemark_broker.kafka_wire.messages.sasl import (
     BARE_VERSION,
     SASL_AUTHENTICATE_API,
     SASL_HANDSHAKE_API,
 )
-from tidemark_broker.kafka_wire.messages.schema import Values
+from tidemark_broker.kafka_wire.messages.schema import Api, Values
 from tidemark_broker.security.authenticator import Authenticator, AuthenticatorUnavailable
 from tidemark_broker.security.exchange import (
     AskScramCredential,
@@ -50,13 +51,14 @@ class _Outcome:
 
 def sasl_handlers(context: HandlerContext) -> tuple[ApiHandler, ...]:
     server = _SaslServer(context)
-    supported = SupportedApi(
-        SASL_AUTHENTICATE, SASL_AUTHENTICATE_API.min_version, SASL_AUTHENTICATE_API.max_version
-    )
     return (
-        context.answering.sync_handler(SASL_HANDSHAKE_API, server.shake_hands),
-        ApiHandler(supported, server.authenticate),
+        ApiHandler(_supported(SASL_HANDSHAKE_API), server.shake_hands),
+        ApiHandler(_supported(SASL_AUTHENTICATE_API), server.authenticate),
     )
+
+
+def _supported(api: Api) -> SupportedApi:
+    return SupportedApi(api.api_key, api.min_version, api.max_version)
 
 
 class _SaslServer:
@@ -64,8 +66,12 @@ class _SaslServer:
         self._context = context
         self._loop = asyncio.get_running_loop()
 
-    def shake_hands(self, request: KafkaRequest, requested: Values) -> Values:
-        session, mechanism = request.session, requested["mechanism"]
+    def shake_hands(self, request: KafkaRequest) -> None:
+        requested = SASL_HANDSHAKE_API.decode_request(request.reader, request.version)
+        _answer(SASL_HANDSHAKE_API, request, self._handshake(request, requested["mechanism"]))
+
+    def _handshake(self, request: KafkaRequest, mechanism: str) -> Values:
+        session = request.session
         if not session.rules.requires_authentication or self._context.authenticator is None:
             return {"error": ErrorCode.ILLEGAL_SASL_STATE}
         exchange = new_exchange(mechanism, self._new_nonce)
@@ -101,8 +107,6 @@ class _SaslServer:
             _log.exception("authentication failed unexpectedly")
             request.fail(f"SaslAuthenticate: {type(error).__name__}")
             return
-        if outcome.error is not ErrorCode.NONE:
-            request.errors.append(outcome.error)
         if request.version != BARE_VERSION:
             values = {
                 "error": outcome.error,
@@ -110,11 +114,7 @@ class _SaslServer:
                 "auth_bytes": outcome.auth_bytes,
                 "session_lifetime_ms": outcome.lifetime_ms,
             }
-            header = request.header
-            frame = SASL_AUTHENTICATE_API.encode_response(
-                header.correlation_id, header.api_version, values
-            )
-            request.answer(frame)
+            _answer(SASL_AUTHENTICATE_API, request, values)
         elif outcome.error is ErrorCode.NONE:
             request.answer(framed([outcome.auth_bytes]))
         else:  # such a frame has no place for an error
@@ -163,6 +163,13 @@ class _SaslServer:
         session.is_authenticated = True
         session.on_authenticated()
         return _Outcome(step.data, lifetime_ms=lifetime_ms)
+
+
+def _answer(api: Api, request: KafkaRequest, values: Values) -> None:
+    """Answer a request; SASL is for every client, whatever it may do later."""
+    header = request.header
+    steps = api.response_steps(header.correlation_id, header.api_version, values, request.errors)
+    request.answer(all_steps(steps))
 
 
 def _accepted(
