@@ -114,6 +114,8 @@ class _Http:
                 fsyncs=lambda: self._disk.sync_count.total,
                 loop_lag=loop_lag,
                 addresses=addresses,
+                authenticator=broker.authenticator,
+                requires_authentication=broker.settings.requires_authentication,
             )
         )
         async with asyncio.TaskGroup() as tasks:

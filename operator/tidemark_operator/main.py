@@ -8,6 +8,7 @@ which it would miss changes, and when it gets rights in a namespace that was lef
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import logging
 import os
@@ -15,6 +16,7 @@ import random
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,10 +26,11 @@ import uvloop
 from aiohttp import web
 from tidemark_protocol.loop_lag import LoopLag
 
-from tidemark_operator.api.kinds import TOPIC, Object
+from tidemark_operator.api.kinds import SECRET, TOPIC, Object
 from tidemark_operator.api.schemas import load_schema
 from tidemark_operator.broker_runtime.node_racks import NodeRacks
 from tidemark_operator.broker_runtime.pods import PodRuntime
+from tidemark_operator.controller.client_reviews import ClientReviews, review_calls
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock, wall_clock_ms
 from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.controller.http_api import serve
@@ -55,6 +58,8 @@ from tidemark_operator.reconcile.reconciler import Reconciler, WithAudits
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.resources.broker_pod import PodSettings
+from tidemark_operator.security.credentials import CREDENTIALS_LABEL, CredentialSecrets
+from tidemark_operator.security.kubernetes_clients import KubernetesClients
 from tidemark_operator.store import kubernetes
 from tidemark_operator.store.kubernetes import KubernetesStore
 from tidemark_operator.store.lease import ControllerLease, Leader, LeaseSettings
@@ -297,7 +302,10 @@ async def run(settings: OperatorSettings) -> None:
     api = await serve(
         operator.controller,
         _listen(settings.controller_port),
-        more_calls=topic_calls(TopicAdmin(operator.store, operator.controller)),
+        more_calls={
+            **topic_calls(TopicAdmin(operator.store, operator.controller)),
+            **review_calls(_client_reviews(settings, operator, stores.open)),
+        },
         middlewares=[operator.security.on_network],
     )
     health = await _serve_health(operator, settings)
@@ -313,6 +321,18 @@ async def run(settings: OperatorSettings) -> None:
             await runner.cleanup()
         await operator.security.close()
         await stores.open.close()
+
+
+def _client_reviews(
+    settings: OperatorSettings, operator: Operator, store: KubernetesStore
+) -> ClientReviews:
+    credentials = CredentialSecrets(
+        lambda namespace: store.list(SECRET, namespace, {CREDENTIALS_LABEL: "true"}),
+        monotonic_s=time.monotonic,
+    )
+    salt_key = hashlib.sha256(f"tidemark {settings.namespace}".encode()).digest()
+    clients = KubernetesClients(operator.security.tokens, credentials)
+    return ClientReviews(operator.controller, clients, salt_key=salt_key)
 
 
 async def _until_stopped(

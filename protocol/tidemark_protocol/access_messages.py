@@ -26,6 +26,11 @@ MAX_TOKEN_BYTES = 16 * 1024
 MAX_ACCESSES = 1000  # in one request
 
 
+def pool_audience(pool: str) -> str:
+    """Return the audience of the tokens that clients of a pool (namespace/name) send."""
+    return f"tidemark/{pool}"
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     """A user as Kubernetes names it, e.g. `system:serviceaccount:shop:orders`, with its groups."""

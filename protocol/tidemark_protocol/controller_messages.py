@@ -46,7 +46,8 @@ class Endpoints:
     kafka_port: int
     http_port: int
     advertised_http_url: str  # as clients see it, e.g. http://default-0.shop.svc:8080, no end slash
-    replication_port: int = 0  # of the listener with mutual TLS; 0: brokers use the Kafka port
+    replication_port: int = 0  # of the listener for replicas; 0: brokers use the Kafka port
+    has_tls: bool = False  # on the ports above, for brokers and the controller
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,9 @@ def page() -> str:
 
 
 OTHERS = (
+    "Authentication has a page of its own, with a recipe for each client: [authentication.md]"
+    "(authentication.md).",
+    "",
     "Kafka's tools of administrators (`test_java_tools.py`): kafka-broker-api-versions,",
     "kafka-get-offsets, kafka-consumer-groups, kafka-log-dirs, kafka-reassign-partitions,",
     "kafka-leader-election, kafka-delete-records, kafka-metadata-quorum, kafka-transactions",

@@ -10,6 +10,7 @@ import uvloop
 from tidemark_broker.coordinator.core.group_config import GroupSettings
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
+from tidemark_broker.kafka.network.client_session import OPEN, ListenerRules
 from tidemark_broker.kafka.network.limits import ListenerLimits
 from tidemark_broker.kafka.network.socket_server import SocketServer
 from tidemark_broker.kafka_wire.messages.primitives import INT16, INT32, INT64, nullable_string
@@ -22,6 +23,7 @@ from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.partition_observer import nothing
 from tidemark_broker.replication.replica_manager import ReplicaManager
+from tidemark_broker.security.authenticator import AskController, Authenticator
 from tidemark_protocol.controller_messages import (
     BrokerState,
     ClientQuota,
@@ -39,6 +41,7 @@ from tidemark_protocol.ids import (
     TopicId,
 )
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+from tidemark_protocol.topic_messages import RequestingBroker
 from tidemark_protocol.topic_names import OFFSETS_TOPIC
 
 from tests.support.fake_controller import FakeController, no_producer_ids
@@ -49,8 +52,23 @@ ONLY = BrokerId(1)
 OFFSETS_TOPIC_ID = TopicId("0b8f8b2e-0000-4000-8000-00000000000f")
 
 
+def authenticator_by(ask: AskController) -> Authenticator:
+    return Authenticator(
+        ask,
+        requesting=lambda: RequestingBroker("shop/default", ONLY, BrokerEpoch(11)),
+        wall_clock_s=time.time,
+        random_prefix=b"test",
+    )
+
+
 class KafkaTestClient:
-    def __init__(self, path: Path, limits: ListenerLimits) -> None:
+    def __init__(
+        self,
+        path: Path,
+        limits: ListenerLimits,
+        rules: ListenerRules = OPEN,
+        ask: AskController | None = None,
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.directory = LogManager.open(path, OsDisk(), broker_id=ONLY, settings=LogSettings())
         partitions = ReplicaManager(ONLY, scheduler=loop, wall_clock_s=time.time)
@@ -74,13 +92,15 @@ class KafkaTestClient:
             topic_admin,
             limits=limits,
             processing_clock_s=time.perf_counter,
+            authenticator=None if ask is None else authenticator_by(ask),
         )
+        self._rules = rules
         self.listener = SocketServer(self.context)
         self.port = 0
         self._version = 0
 
     async def start(self) -> None:
-        self.port = await self.listener.start("127.0.0.1", 0)
+        self.port = await self.listener.start("127.0.0.1", 0, rules=self._rules)
 
     def push(
         self,
@@ -143,10 +163,12 @@ def with_kafka_client(
     limits: ListenerLimits | None = None,
     *,
     has_metadata: bool = True,
+    rules: ListenerRules = OPEN,
+    ask: AskController | None = None,
 ) -> None:
     async def main() -> None:
         async with asyncio.timeout(60):
-            kafka_client = KafkaTestClient(path, limits or ListenerLimits())
+            kafka_client = KafkaTestClient(path, limits or ListenerLimits(), rules, ask)
             await kafka_client.start()
             if has_metadata:
                 kafka_client.push()

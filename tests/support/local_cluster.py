@@ -144,12 +144,17 @@ class LocalCluster:
                 for partition in found[0]["partitions"]
             )
             return is_in_sync and all(
-                knows_leaders(broker["advertisedHttpUrl"], topic)
+                knows_leaders(broker["advertisedHttpUrl"], topic, self.token("admin"))
                 for broker in pool["brokers"]
                 if broker["state"] == "Active"
             )
 
         wait_for(f"all replicas of {topic} in sync", all_in_sync, seconds=seconds)
+
+    def token(self, user: str) -> str:
+        """Of a user; "" where clients do not authenticate."""
+        path = self.data_dir / "tokens" / user
+        return path.read_text() if path.is_file() else ""
 
     def kill(self, broker_id: int, signal_number: int = signal.SIGKILL) -> int:
         """Returns the process id that got the signal."""
@@ -180,15 +185,17 @@ def running(data_dir: Path, **settings: Any) -> Iterator[LocalCluster]:
         cluster.ports.close()
 
 
-def knows_leaders(broker_url: str, topic: str) -> bool:
+def knows_leaders(broker_url: str, topic: str, token: str = "") -> bool:
     """Of every partition: the topic's name may be known before that."""
-    found = get_json(f"{broker_url}/topics/{topic}")
+    found = get_json(f"{broker_url}/topics/{topic}", token=token)
     leaders = [partition["leader"] for partition in found["partitions"]]
     return len(leaders) == found["partition_count"] and min(leaders) >= 0
 
 
-def get_json(url: str, *, timeout_seconds: float = 5.0) -> Any:
-    with urllib.request.urlopen(url, timeout=timeout_seconds) as response:
+def get_json(url: str, *, timeout_seconds: float = 5.0, token: str = "") -> Any:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    request = urllib.request.Request(url, headers=headers)
+    with urllib.request.urlopen(request, timeout=timeout_seconds) as response:
         return json.loads(response.read())
 
 

@@ -7,6 +7,7 @@ path three times that.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from typing import Any
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.http.admission import Admission, HttpQuotas
+from tidemark_broker.http.authentication import HttpAuthentication
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.consumers.routes import ConsumerRoutes
 from tidemark_broker.http.fetch import FetchRoute
@@ -91,6 +93,11 @@ class HttpServer:
                 HealthRoutes(view),
             )
         )
+        self._authentication = (
+            None
+            if view.authenticator is None
+            else HttpAuthentication(view.authenticator, view.requires_authentication)
+        )
         self._view = view
         self._api: AsgiApp | None = None
         self._api_loading: asyncio.Future[AsgiApp] | None = None
@@ -127,10 +134,14 @@ class HttpServer:
         self, route: Route, parameters: list[str], scope: Scope, receive: Receive, send: Send
     ) -> None:
         started = time.perf_counter()
+        expires_at_s: float | None = None
         request = Request(scope, receive)
         body_bytes = 0
         response: AnyResponse | None
         try:
+            if self._authentication is not None:
+                expires_at_s = await self._authentication.authenticate(scope)
+                request = Request(scope, receive)
             if route.is_limited:
                 if route.is_produce:
                     body_bytes = request.body_bytes_at_most(self._limits)
@@ -148,7 +159,10 @@ class HttpServer:
             status = response.status
             self._admission.bytes_in_flight += len(response.body)
             try:
-                await response.send_to(send)
+                if expires_at_s is None:
+                    await response.send_to(send)
+                else:
+                    await _send_until(expires_at_s, response, send)
             finally:
                 self._admission.bytes_in_flight -= len(response.body)
         self._metrics.observe(route.metric, status, time.perf_counter() - started)
@@ -186,10 +200,15 @@ class HttpServer:
             await send(message)
 
         try:
+            if self._authentication is not None:
+                await self._authentication.authenticate(scope)
             if self._api is None:
                 # Shielded: one client that leaves does not end the loading for the others.
                 self._api = await asyncio.shield(self.load_api())
             await self._api(scope, receive, send_and_record)
+        except HttpProblem as problem:  # of the authentication: FastAPI answers its own
+            path = Request(scope, receive).path
+            await problem.answer(path, is_produce=False).send_to(send_and_record)
         finally:
             self._metrics.observe("admin", status, time.perf_counter() - started)
 
@@ -203,3 +222,10 @@ class HttpServer:
                 await self._forwarder.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+
+async def _send_until(expires_at_s: float, response: AnyResponse, send: Send) -> None:
+    """Send a response; one that lasts breaks off when the client's token expires."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout_at(expires_at_s):
+            await response.send_to(send)

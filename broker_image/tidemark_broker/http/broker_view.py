@@ -18,6 +18,7 @@ from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
 from tidemark_broker.metrics.broker_metrics import CrcFailures, MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.replica_manager import ReplicaManager
+from tidemark_broker.security.authenticator import Authenticator
 from tidemark_broker.security.peer_addresses import PLAIN, PeerAddresses
 
 
@@ -49,3 +50,5 @@ class BrokerView:
     fsyncs: Callable[[], int] = lambda: 0  # so far, of files and directories
     loop_lag: LoopLag = field(default_factory=LoopLag)
     addresses: PeerAddresses = PLAIN  # of other brokers
+    authenticator: Authenticator | None = None  # None: no listener asks who its clients are
+    requires_authentication: Callable[[str], bool] = lambda _: False  # of a listener, by its name

@@ -20,7 +20,7 @@ from tidemark_broker.http.media_types import EmbeddedFormat
 from tidemark_broker.http.problems import Outcome
 from tidemark_broker.http.produce_bodies import ProducedRecord, encode_binary
 from tidemark_broker.http.produce_results import RecordResult, Written, failed
-from tidemark_broker.http.request import CLIENT_ID, FORWARDED_BY
+from tidemark_broker.http.request import AUTHORIZATION, CLIENT_ID, FORWARDED_BY
 from tidemark_broker.security.peer_addresses import PLAIN, PeerAddress, PeerAddresses
 
 CONNECTIONS = 64
@@ -60,11 +60,15 @@ class _Problem(msgspec.Struct):
 
 
 class ForwardTerms(NamedTuple):
-    """The terms of the client's request: `deadline` in the loop's time, and whose quota counts."""
+    """The terms of the client's request: `deadline` in the loop's time, and whose quota counts.
+
+    `authorization` is the client's own header: the leader finds out by it who the client is.
+    """
 
     acks: int
     deadline: float
     client_id: str
+    authorization: bytes = b""
 
 
 class Forwarder:
@@ -105,7 +109,7 @@ class Forwarder:
                 url,
                 address,
                 encode_binary(records),
-                client_id=terms.client_id,
+                terms,
                 seconds=remaining_seconds + GRACE_SECONDS,
             )
             return _read_response(records, leader, status, body)
@@ -120,8 +124,14 @@ class Forwarder:
         return _all_failed(records, error, message, outcome)
 
     async def _post(
-        self, url: str, address: PeerAddress, body: bytes, *, client_id: str, seconds: float
+        self, url: str, address: PeerAddress, body: bytes, terms: ForwardTerms, *, seconds: float
     ) -> tuple[int, bytes]:
+        headers = {
+            "content-type": EmbeddedFormat.BINARY.value.decode(),
+            CLIENT_ID.decode(): terms.client_id,
+        }
+        if terms.authorization:
+            headers[AUTHORIZATION.decode()] = terms.authorization.decode("latin-1")
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
@@ -133,10 +143,7 @@ class Forwarder:
         async with self._session.post(
             url,
             data=body,
-            headers={
-                "content-type": EmbeddedFormat.BINARY.value.decode(),
-                CLIENT_ID.decode(): client_id,
-            },
+            headers=headers,
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=seconds),
             **address.request_options(),

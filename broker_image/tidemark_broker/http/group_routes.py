@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Literal
 
-from fastapi import Query
+from fastapi import Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
@@ -22,6 +22,7 @@ from tidemark_broker.coordinator.core.member import CONSUMER_PROTOCOL_TYPE
 from tidemark_broker.coordinator.core.requests import DescribedMember, GroupReport, GroupsReport
 from tidemark_broker.http import pool_groups
 from tidemark_broker.http.broker_view import BrokerView
+from tidemark_broker.http.request import authorization_of
 
 
 class TopicPartitionSchema(BaseModel):
@@ -77,14 +78,15 @@ class GroupRoutes:
     def __init__(self, view: BrokerView) -> None:
         self._view = view
 
-    async def groups(self, of: Of = "pool") -> StreamingResponse:
+    async def groups(self, request: Request, of: Of = "pool") -> StreamingResponse:
         """Return the groups of all brokers, or with of=broker those that this one coordinates."""
-        pieces = _in_pieces(self._view, self._view.groups(), of_pool=of == "pool")
+        authorization = authorization_of(request.scope) if of == "pool" else b""
+        pieces = _in_pieces(self._view, self._view.groups(), authorization, of_pool=of == "pool")
         return StreamingResponse(pieces, media_type="application/json")
 
 
 async def _in_pieces(
-    view: BrokerView, found: GroupsReport, *, of_pool: bool
+    view: BrokerView, found: GroupsReport, authorization: bytes, *, of_pool: bool
 ) -> AsyncIterator[str | bytes]:
     """Yield a GroupsDocument, a group at a time: there may be many, with a million offsets."""
     yield f'{{"broker_id":{view.broker_id},"groups":['
@@ -95,7 +97,7 @@ async def _in_pieces(
         await asyncio.sleep(0)  # the loop's turn: a client that keeps up never makes us wait
     is_loading, missing = found.is_partial(), list[int]()
     if of_pool:
-        async for broker_id, theirs in pool_groups.others(view):
+        async for broker_id, theirs in pool_groups.others(view, authorization):
             if theirs is None:
                 missing.append(broker_id)
                 continue

@@ -10,6 +10,7 @@ import aiohttp
 import msgspec
 
 from tidemark_broker.http.broker_view import BrokerView
+from tidemark_broker.http.request import AUTHORIZATION
 from tidemark_broker.security.peer_addresses import PeerAddress
 
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024
@@ -22,10 +23,16 @@ class _Groups(msgspec.Struct):
     is_loading: bool
 
 
-async def others(view: BrokerView) -> AsyncIterator[tuple[int, _Groups | None]]:
-    """Yield the groups of each other broker that is not fenced; None: it did not answer."""
+async def others(
+    view: BrokerView, authorization: bytes
+) -> AsyncIterator[tuple[int, _Groups | None]]:
+    """Yield the groups of each other broker that is not fenced; None: it did not answer.
+
+    `authorization` is the client's own header.
+    """
+    headers = {AUTHORIZATION.decode(): authorization.decode("latin-1")} if authorization else None
     timeout = aiohttp.ClientTimeout(total=RESPONSE_SECONDS, sock_connect=CONNECT_SECONDS)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
+    async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
         for broker_id, broker in sorted(view.partitions.metadata.brokers.items()):
             if broker_id != view.broker_id and not broker.is_fenced:
                 address = view.addresses.http(broker_id, broker.endpoints)

@@ -41,6 +41,7 @@ A failed produce has `outcome` too:
 | OFFSET_OUT_OF_RANGE              | 416    |             | (fetch: detail has the valid range) |
 | OFFSET_NOT_AVAILABLE             | 503    | 1           | (fetch, offsets)                   |
 | FENCED_LEADER_EPOCH              | 409    |             | (fetch: look up the leader again)  |
+| SASL_AUTHENTICATION_FAILED       | 401    |             | (all, where clients authenticate)  |
 | UNKNOWN_LEADER_EPOCH             | 503    | 1           | (fetch: metadata is older)         |
 | UNKNOWN_SERVER_ERROR, all others | 500    |             | unknown                            |
 
@@ -140,6 +141,7 @@ KINDS: Mapping[ErrorCode, ProblemKind] = {
     ErrorCode.UNKNOWN_LEADER_EPOCH: ProblemKind(
         503, "This broker does not know the leader epoch yet", retry_after_seconds=1
     ),
+    ErrorCode.SASL_AUTHENTICATION_FAILED: ProblemKind(401, "Authentication failed"),
     ErrorCode.UNKNOWN_MEMBER_ID: ProblemKind(500, "Unknown consumer", Outcome.UNKNOWN),
     ErrorCode.REPLICA_NOT_AVAILABLE: ProblemKind(
         500, "The broker has no replica of the partition", Outcome.UNKNOWN
@@ -170,8 +172,10 @@ class HttpProblem(Exception):
 
     `members` extend the body. `status`, `outcome` and `retry_after_seconds` replace those of the
     table. With `must_close` the rest of the request body is not worth reading, so the connection
-    ends with the response.
+    ends with the response. A `challenge` says how to authenticate.
     """
+
+    challenge = ""
 
     def __init__(
         self,
@@ -217,6 +221,8 @@ class HttpProblem(Exception):
             headers.append((b"retry-after", b"%d" % retry_after))
         if self.location:
             headers.append((b"location", self.location.encode("latin-1")))
+        if self.challenge:
+            headers.append((b"www-authenticate", self.challenge.encode("latin-1")))
         if self.must_close:
             headers.append((b"connection", b"close"))
         body.update(self.members)

@@ -128,7 +128,7 @@ class ProduceRoute:
             writes.append((write, places))
         self._reject(request, topic, placement, results)
         if placement.elsewhere and not request.is_forwarded:
-            terms = ForwardTerms(query.acks, deadline, request.client_id)
+            terms = ForwardTerms(query.acks, deadline, request.client_id, request.authorization)
             async with asyncio.TaskGroup() as group:
                 for leader, places in placement.elsewhere.items():
                     group.create_task(

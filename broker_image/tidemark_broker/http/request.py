@@ -2,6 +2,7 @@
 
 import asyncio
 
+from tidemark_protocol.access_messages import ANONYMOUS, Principal
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.http.limits import HttpLimits
@@ -10,12 +11,21 @@ from tidemark_broker.http.response import ClientGone, Receive, Scope
 
 FORWARDED_BY = b"tidemark-forwarded-by"
 CLIENT_ID = b"tidemark-client-id"
+AUTHORIZATION = b"authorization"
 LISTENER = "tidemark.listener"  # of the scope: the named listener that the connection came in by
+PRINCIPAL = "tidemark.principal"  # of the scope: who sent the request (http/authentication.py)
+
+
+def authorization_of(scope: Scope) -> bytes:
+    """Return the header Authorization, or b"" if it is not there exactly once."""
+    found = [value for name, value in scope["headers"] if name == AUTHORIZATION]
+    return bytes(found[0]) if len(found) == 1 else b""
 
 
 class Request:
     __slots__ = (
         "accept",
+        "authorization",
         "body_size_bytes",
         "client_id",
         "content_encoding",
@@ -23,6 +33,7 @@ class Request:
         "content_type",
         "is_forwarded",
         "listener",
+        "principal",
         "query_string",
         "raw_path",
         "receive",
@@ -33,9 +44,11 @@ class Request:
         self.query_string: bytes = scope["query_string"]
         self.raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
         self.accept = self.content_encoding = self.content_length = self.content_type = b""
+        self.authorization = b""
         self.is_forwarded = False
         self.client_id = ""
         self.listener: str = scope.get(LISTENER, "")
+        self.principal: Principal = scope.get(PRINCIPAL, ANONYMOUS)
         self.body_size_bytes = 0  # of what was read
         for name, value in scope["headers"]:
             if name == b"content-type":
@@ -48,6 +61,8 @@ class Request:
                 self.content_encoding = value
             elif name == CLIENT_ID:
                 self.client_id = value.decode("latin-1")
+            elif name == AUTHORIZATION:
+                self.authorization = value
             elif name == FORWARDED_BY:
                 # Any client may claim it: it only turns redirects and forwarding off.
                 self.is_forwarded = True

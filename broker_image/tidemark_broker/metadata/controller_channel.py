@@ -22,6 +22,8 @@ from typing import Any, Protocol, TypeVar, cast
 import aiohttp
 from tidemark_protocol.access_messages import (
     SIGN_CERTIFICATE_PATH,
+    ReviewTokenResponse,
+    ScramCredentialResponse,
     SignCertificateRequest,
     SignCertificateResponse,
 )
@@ -50,11 +52,13 @@ from tidemark_broker.security.tls import TrustedFile
 _log = logging.getLogger(__name__)
 
 Response = TypeVar("Response")
+Reviewed = TypeVar("Reviewed", ReviewTokenResponse, ScramCredentialResponse)
 Accepted = TypeVar("Accepted", AlterPartitionResponse, AllocateProducerIdsResponse, TopicsResponse)
 
 CONNECT_TIMEOUT_SECONDS = 1.0
 MAX_BACKGROUND_CALLS = 4
 UNAUTHORIZED = 401
+MAX_REVIEW_CALLS = 4  # of clients' credentials, which changes of topics do not delay
 
 
 class ControllerUnavailable(Exception):
@@ -188,6 +192,7 @@ class ControllerChannel:
         self._transport = new_transport()
         self._transport_in_background = new_transport()
         self._in_background = asyncio.Semaphore(MAX_BACKGROUND_CALLS)
+        self._reviews = asyncio.Semaphore(MAX_REVIEW_CALLS)
         self._leader: Address | None = None
         self._candidates: list[Address] = []
         self._hung: Address | None = None  # when it was asked last
@@ -246,15 +251,22 @@ class ControllerChannel:
         return response
 
     async def call_in_background(
-        self, path: str, message: object, kind: type[Response], *, timeout_ms: int
+        self,
+        path: str,
+        message: object,
+        kind: type[Response],
+        *,
+        timeout_ms: int,
+        among: asyncio.Semaphore | None = None,
     ) -> Response:
         """Call the leader that `call` found on a connection for slow requests.
 
         A failure does not make the client doubt that leader. The time counts from here, and
-        includes waiting for others. Raises ControllerUnavailable.
+        includes waiting for others, which are those that `among` counts. Raises
+        ControllerUnavailable.
         """
         try:
-            async with asyncio.timeout(timeout_ms / 1000), self._in_background:
+            async with asyncio.timeout(timeout_ms / 1000), among or self._in_background:
                 address = self._leader
                 if address is None:
                     raise ControllerUnavailable("no active controller found")
@@ -314,6 +326,25 @@ class ControllerChannel:
             self.prefer("")
             return None
         return response
+
+    async def review(
+        self, path: str, request: object, kind: type[Reviewed], *, timeout_ms: int
+    ) -> Reviewed | None:
+        """Request what the controller knows of a client; None without a usable response.
+
+        Whether the API server could be asked is no problem of this broker's registration.
+        """
+        if self._epoch_store is None:
+            return None
+        try:
+            response = await self.call_in_background(
+                path, request, kind, timeout_ms=timeout_ms, among=self._reviews
+            )
+        except ControllerUnavailable:
+            return None
+        if response.error is not ErrorCode.NONE:
+            return None
+        return response if await self.accept(response.controller_epoch) else None
 
     async def _ask(
         self, path: str, request: object, kind: type[Accepted], *, during: str

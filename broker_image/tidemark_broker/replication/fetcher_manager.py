@@ -111,7 +111,7 @@ class ReplicaFetcher:
         if endpoints is None:
             return False
         loop = asyncio.get_running_loop()
-        address = self._addresses.kafka(self.leader_id, endpoints)
+        address = self._addresses.replication(self.leader_id, endpoints)
         self._is_reconnecting = False
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):

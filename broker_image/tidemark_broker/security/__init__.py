@@ -1,1 +1,1 @@
-"""The broker's key, certificate and trust."""
+"""Authenticate clients and peers, and hold the broker's key, certificate and trust."""

@@ -47,16 +47,21 @@ class PeerAddresses:
         self._tls = tls
 
     def kafka(self, broker_id: BrokerId, endpoints: Endpoints) -> PeerAddress:
-        """Return the address for Kafka requests: the replication listener where there is TLS."""
-        if self._tls is None:
-            return PeerAddress(endpoints.host, endpoints.kafka_port)
+        """Return the address for requests on behalf of clients."""
+        return self._address(broker_id, endpoints, endpoints.kafka_port)
+
+    def replication(self, broker_id: BrokerId, endpoints: Endpoints) -> PeerAddress:
+        """Return the address for fetches of followers."""
         port = endpoints.replication_port or endpoints.kafka_port
-        return self._secured(self._tls, broker_id, endpoints.host, port)
+        return self._address(broker_id, endpoints, port)
 
     def http(self, broker_id: BrokerId, endpoints: Endpoints) -> PeerAddress:
+        return self._address(broker_id, endpoints, endpoints.http_port)
+
+    def _address(self, broker_id: BrokerId, endpoints: Endpoints, port: int) -> PeerAddress:
         if self._tls is None:
-            return PeerAddress(endpoints.host, endpoints.http_port)
-        return self._secured(self._tls, broker_id, endpoints.host, endpoints.http_port)
+            return PeerAddress(endpoints.host, port)
+        return self._secured(self._tls, broker_id, endpoints.host, port)
 
     @staticmethod
     def _secured(tls: BrokerTls, broker_id: BrokerId, host: str, port: int) -> PeerAddress:

@@ -32,6 +32,8 @@ from tidemark_protocol.ids import NO_EPOCH, BrokerId, Offset
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.kafka.apis.fetch_sessions import MAX_SESSION_ID
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
+from tidemark_broker.kafka.network.client_session import ListenerRules
+from tidemark_broker.kafka.network.replica_rights import ReplicaRights
 from tidemark_broker.kafka.network.request_metrics import KafkaRequestMetrics
 from tidemark_broker.kafka.network.socket_server import SocketServer
 from tidemark_broker.kafka_wire.records.errors import StorageError
@@ -51,6 +53,7 @@ from tidemark_broker.replication.fetcher_manager import ReplicaFetcherManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.partition_observer import PartitionObserver
 from tidemark_broker.replication.replica_manager import ReplicaManager
+from tidemark_broker.security.authenticator import Authenticator
 from tidemark_broker.security.certificate_renewal import CertificateRenewal
 from tidemark_broker.security.peer_addresses import PeerAddresses
 from tidemark_broker.server.background.checkpointing import CheckpointWriter
@@ -156,6 +159,7 @@ class BrokerServer(PartitionObserver):
         self.session: BrokerLifecycleManager | None = None
         self.kafka_port = settings.kafka_port
         self.http_port = settings.http_port
+        self.replication_port = 0
         self._not_ready = "starting"
         self._loop = asyncio.get_running_loop()
         self.partitions = ReplicaManager(
@@ -178,6 +182,7 @@ class BrokerServer(PartitionObserver):
             ask=self._channel.request_topics,
             requesting=self._channel.requesting_broker,
         )
+        self.authenticator = self._new_authenticator() if settings.authenticated_listeners else None
         self.quotas = ClientQuotaManager(lambda: metadata.quotas)
         self.groups = GroupCoordinatorService(
             self.partitions,
@@ -187,7 +192,6 @@ class BrokerServer(PartitionObserver):
             wall_clock_s=environment.wall_clock_s,
         )
         self._tls = environment.tls
-        self._replication_port = 0
         self._renewal = self._new_renewal(environment)
         self.request_metrics = KafkaRequestMetrics()
         self._fetches = FollowerFetchHandler(self.partitions, scheduler=self._loop)
@@ -209,6 +213,14 @@ class BrokerServer(PartitionObserver):
             environment.controllers,
             sign=lambda pem: self._channel.request_certificate(pem, CERTIFICATE_TIMEOUT_MS),
             wall_clock_s=environment.wall_clock_s,
+        )
+
+    def _new_authenticator(self) -> Authenticator:
+        return Authenticator(
+            self._channel.review,
+            requesting=self._channel.requesting_broker,
+            wall_clock_s=self._environment.wall_clock_s,
+            random_prefix=self._environment.new_uuid().bytes,
         )
 
     def is_ready(self) -> tuple[bool, str]:
@@ -424,17 +436,37 @@ class BrokerServer(PartitionObserver):
             broker_configs=broker_configs(self.settings),
             processing_clock_s=self._environment.processing_clock_s,
             request_metrics=self.request_metrics,
+            authenticator=self.authenticator,
         )
         listener = SocketServer(context, self._tls)
         host = self.settings.listen_host
-        self.kafka_port = await listener.start(host, self.settings.kafka_port)
+        port = self.settings.kafka_port
+        self.kafka_port = await listener.start(host, port, rules=self._rules(""))
         for name, port in self.settings.listeners:
-            is_plain = name in self.settings.tls.plain_listeners
-            await listener.start(host, port, listener=name, is_plain=is_plain)
-        if self._tls is not None:
-            port = self.settings.tls.replication_port
-            self._replication_port = await listener.start_replication(host, port)
+            await listener.start(
+                host,
+                port,
+                listener=name,
+                rules=self._rules(name),
+                is_plain=name in self.settings.tls.plain_listeners,
+            )
+        if self._has_replication_listener:
+            port = self.settings.replication_port
+            self.replication_port = await listener.start_replication(host, port)
         return listener
+
+    def _rules(self, listener: str) -> ListenerRules:
+        """Return the rules of a listener for clients."""
+        is_closed = self._has_replication_listener
+        return ListenerRules(
+            requires_authentication=self.settings.requires_authentication(listener),
+            replicas=ReplicaRights.NONE if is_closed else ReplicaRights.ANY,
+        )
+
+    @property
+    def _has_replication_listener(self) -> bool:
+        """Return whether followers have a port of their own: with TLS, or authenticated clients."""
+        return self._tls is not None or self.settings.requires_authentication("")
 
     async def _open_directory(self) -> LogManager | None:
         """Wait for the lock of the log directory and open it (I17).
@@ -500,7 +532,8 @@ class BrokerServer(PartitionObserver):
             settings.advertised_kafka_port or self.kafka_port,
             settings.advertised_http_port or self.http_port,
             settings.advertised_http_url or http_url,
-            settings.tls.advertised_replication_port or self._replication_port,
+            settings.advertised_replication_port or self.replication_port,
+            has_tls=self._tls is not None,
         )
         return registration_request(
             settings, directory, incarnation=self.incarnation, endpoints=endpoints

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from tidemark_protocol.ids import BrokerId
@@ -40,8 +41,13 @@ class TlsSettings:
     ca_file: Path | None = None  # None: the controller is called without TLS
     is_enabled: bool = False  # on listeners
     plain_listeners: frozenset[str] = frozenset()  # named ones without TLS all the same
-    replication_port: int = 9091
-    advertised_replication_port: int = 0  # of the mapping that peers dial; 0: the one listened on
+
+
+class Authentication(StrEnum):
+    """How clients of a listener say who they are."""
+
+    NONE = "none"
+    KUBERNETES = "kubernetes"
 
 
 _POOL = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
@@ -65,6 +71,10 @@ class BrokerConfig:
     listeners: tuple[tuple[str, int], ...] = ()  # name and port of those for clients elsewhere
     http_port: int = 8080
     http_listeners: tuple[tuple[str, int], ...] = ()
+    authentication: Authentication = Authentication.NONE
+    listener_authentication: Mapping[str, Authentication] = field(default_factory=dict)  # if not so
+    replication_port: int = 9091  # of followers, with TLS or where clients authenticate
+    advertised_replication_port: int = 0  # of the mapping that peers dial; 0: the one listened on
     rack: str = ""
     claim_uid: str = ""
     pod_uid: str = ""
@@ -83,6 +93,19 @@ class BrokerConfig:
     creates_topics: bool = False  # that Kafka clients ask for; Kafka's auto.create.topics.enable
     tls: TlsSettings = field(default_factory=TlsSettings)
     default_partitions: int = 1  # told as num.partitions; the operator makes the topics
+
+    def authentication_of(self, listener: str) -> Authentication:
+        """Return how clients of a listener authenticate; "" is the one of the pool itself."""
+        return self.listener_authentication.get(listener, self.authentication)
+
+    def requires_authentication(self, listener: str) -> bool:
+        return self.authentication_of(listener) is not Authentication.NONE
+
+    @property
+    def authenticated_listeners(self) -> frozenset[str]:
+        """Return the listeners of Kafka and HTTP that ask who their clients are."""
+        names = ("", *(name for name, _ in (*self.listeners, *self.http_listeners)))
+        return frozenset(filter(self.requires_authentication, names))
 
 
 def parse_settings(arguments: list[str]) -> BrokerConfig:
@@ -104,6 +127,11 @@ def parse_settings(arguments: list[str]) -> BrokerConfig:
         parser.error(
             "--auto-create-topics-enable (TIDEMARK_AUTO_CREATE_TOPICS_ENABLE): expected true or"
             f" false, found {found.auto_create_topics_enable!r}"
+        )
+    if found.authentication not in {each.value for each in Authentication}:
+        parser.error(
+            "--authentication (TIDEMARK_AUTHENTICATION): expected none or kubernetes,"
+            f" found {found.authentication!r}"
         )
     controllers = tuple(text.strip() for text in found.controllers.split(",") if text.strip())
     if not controllers:
@@ -130,6 +158,10 @@ def parse_settings(arguments: list[str]) -> BrokerConfig:
         http_port=found.http_port,
         listeners=_listeners(parser, "listeners", found.listeners),
         http_listeners=_listeners(parser, "http-listeners", found.http_listeners),
+        authentication=Authentication(found.authentication),
+        listener_authentication=_listener_authentication(parser, found.listener_authentication),
+        replication_port=found.replication_port,
+        advertised_replication_port=found.advertised_replication_port,
         rack=found.rack,
         claim_uid=found.claim_uid,
         pod_uid=found.pod_uid,
@@ -153,8 +185,6 @@ def _tls_settings(found: argparse.Namespace, parser: argparse.ArgumentParser) ->
         ca_file=Path(found.ca_file) if found.ca_file else None,
         is_enabled=found.tls == "true",
         plain_listeners=frozenset(filter(None, found.plain_listeners.split(","))),
-        replication_port=found.replication_port,
-        advertised_replication_port=found.advertised_replication_port,
     )
 
 
@@ -213,6 +243,22 @@ def _parser() -> argparse.ArgumentParser:
         "--http-listeners",
         default=env("TIDEMARK_HTTP_LISTENERS", ""),
         help="listeners for HTTP; names are unique in both lists",
+    )
+    add(
+        "--authentication",
+        default=env("TIDEMARK_AUTHENTICATION", "") or Authentication.NONE.value,
+        help="how clients say who they are: none or kubernetes",
+    )
+    add(
+        "--listener-authentication",
+        default=env("TIDEMARK_LISTENER_AUTHENTICATION", ""),
+        help="name:none|kubernetes[,...], of named listeners that differ from --authentication",
+    )
+    add(
+        "--replication-port",
+        type=int,
+        default=int(env("TIDEMARK_REPLICATION_PORT", "9091")),
+        help="port for replicas of other brokers, open if clients authenticate (0: a free port)",
     )
     add("--rack", default=env("TIDEMARK_RACK", ""))
     add("--claim-uid", default=env("TIDEMARK_CLAIM_UID", ""))
@@ -318,6 +364,21 @@ def _listeners(
     return tuple(found)
 
 
+def _listener_authentication(
+    parser: argparse.ArgumentParser, text: str
+) -> Mapping[str, Authentication]:
+    found = {}
+    for entry in filter(None, text.split(",")):
+        name, _, value = entry.partition(":")
+        if _LISTENER.match(name) is None or value not in {each.value for each in Authentication}:
+            parser.error(
+                "--listener-authentication (TIDEMARK_LISTENER_AUTHENTICATION): expected"
+                f" name:none or name:kubernetes, found {entry!r}"
+            )
+        found[name] = Authentication(value)
+    return found
+
+
 def _boot_id() -> str:
     """Return the id of this run of the kernel, or "" if it is unknown."""
     try:
@@ -358,7 +419,9 @@ def broker_configs(settings: BrokerConfig) -> Mapping[str, str]:
     }
     limits = ListenerLimits()
     port = settings.advertised_kafka_port or settings.kafka_port
-    protocol = "SSL" if settings.tls.is_enabled else "PLAINTEXT"
+    secured = "SSL" if settings.tls.is_enabled else "PLAINTEXT"
+    is_open = settings.authentication is Authentication.NONE
+    protocol = secured if is_open else f"SASL_{secured}"
     return defaults | {
         "advertised.listeners": f"{protocol}://{settings.advertised_host}:{port}",
         "auto.create.topics.enable": str(settings.creates_topics).lower(),

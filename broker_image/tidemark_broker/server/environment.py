@@ -18,6 +18,7 @@ from tidemark_broker.metadata.controller_channel import ControllerTransport
 from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.replica_manager import ReplicaManager
+from tidemark_broker.security.authenticator import Authenticator
 from tidemark_broker.security.tls import BrokerTls, TrustedFile
 from tidemark_broker.server.config import BrokerConfig
 
@@ -32,6 +33,7 @@ class HttpBackend(Protocol):
     quotas: ClientQuotaManager
     producer_ids: ProducerIdManager
     request_metrics: KafkaRequestMetrics
+    authenticator: Authenticator | None
 
     def is_ready(self) -> tuple[bool, str]:
         """Return whether the broker serves, and the reason if it does not."""

@@ -60,6 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="let the live page elect leaders, drain and kill brokers",
     )
     parser.add_argument(
+        "--auth",
+        action="store_true",
+        help="require clients to authenticate; the token of each user is in the data directory",
+    )
+    parser.add_argument(
         "-f",
         "--file",
         type=Path,
@@ -101,6 +106,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
         replication_port=arguments.replication_port if arguments.tls else 0,
         certificate_life_s=arguments.certificate_life_seconds,
         has_actions=arguments.actions,
+        authenticates=arguments.auth,
     )
     return cast(int, local.run_local(settings, proxy_port=arguments.proxy_port))
 

@@ -183,5 +183,6 @@ def _broker_status(record: BrokerRecord) -> Object:
 
 
 def _replication_port(endpoints: Endpoints) -> Object:
-    """Return the field of a broker with TLS only: others' objects stay as they are."""
-    return {"replicationPort": endpoints.replication_port} if endpoints.replication_port else {}
+    """Return the fields only where they say something: others' objects stay as they are."""
+    port = {"replicationPort": endpoints.replication_port} if endpoints.replication_port else {}
+    return port | ({"tls": True} if endpoints.has_tls else {})

@@ -76,6 +76,8 @@ def pool_faults(pool: Object) -> Iterator[str]:
     if re.fullmatch("[a-z]([-a-z0-9]*[a-z0-9])?", name) is None:
         yield 'metadata.name starts with a letter and has lower-case letters, digits and "-"'
     yield from _listener_faults(name, pool["spec"].get("listeners", []))
+    if pool["spec"].get("security", {}).get("authentication", "none") != "none":
+        yield from _closed_pool_faults(pool["spec"].get("listeners", []))
     quotas = pool["spec"].get("quotas", [])
     for entry in quotas:
         if len(entry) < 2:
@@ -86,6 +88,15 @@ def pool_faults(pool: Object) -> Iterator[str]:
     # The API server says this in its own words (list type map).
     if len({entry["clientId"] for entry in quotas}) != len(quotas):
         yield "quotas names a clientId twice"
+
+
+def _closed_pool_faults(listeners: list[Object]) -> Iterator[str]:
+    if any(entry["port"] == 9091 for entry in listeners):
+        yield "port 9091 is reserved where clients authenticate"
+    if any(
+        entry["protocol"] == "HTTP" and entry.get("authentication") == "none" for entry in listeners
+    ):
+        yield "a listener for HTTP cannot be open where the pool authenticates clients"
 
 
 def _listener_faults(pool_name: str, listeners: list[Object]) -> Iterator[str]:

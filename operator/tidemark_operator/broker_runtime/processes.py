@@ -80,6 +80,7 @@ class ProcessSettings:
     token_file: Callable[[str, BrokerId], Path]  # of a pool's broker, for the controller
     host: str = "127.0.0.1"
     stop_timeout_s: float = 15.0
+    authenticates: bool = False  # clients have to say who they are
     # More flags for a broker, after ours and so above them: local mode behind port mappings.
     more_arguments: Callable[[BrokerId], Sequence[str]] = _no_arguments
     tls: ProcessTls | None = None
@@ -222,6 +223,7 @@ class ProcessesRuntime:
                 *(f"--{GROUP_SETTINGS[name]}={value}" for name, value in pool.spec.groups.items()),
                 f"--auto-create-topics-enable={str(pool.spec.creates_topics).lower()}",
                 f"--num-partitions={pool.spec.default_partitions}",
+                *self._authentication(pool),
                 *_tls_arguments(tls, offset),
                 *self._settings.more_arguments(broker_id),
                 *("--pod-uid", self._settings.run_id),
@@ -240,6 +242,11 @@ class ProcessesRuntime:
         child.watcher = asyncio.create_task(
             self._watch(pool, broker_id, child), name=f"broker-{pool.pool}-{broker_id}"
         )
+
+    def _authentication(self, pool: BrokerPool) -> list[str]:
+        if not (self._settings.authenticates or pool.spec.security.authentication != "none"):
+            return []
+        return ["--authentication=kubernetes", "--replication-port=0"]
 
     async def _watch(self, pool: BrokerPool, broker_id: BrokerId, child: _Child) -> None:
         process = child.process

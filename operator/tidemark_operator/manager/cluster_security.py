@@ -30,7 +30,7 @@ class ClusterSecurity:
 
     def __init__(self, store: KubernetesStore, settings: SecuritySettings) -> None:
         self._pods = BrokerPods(lambda namespace, name: store.get(POD, namespace, name))
-        self._tokens = TokenReviews(
+        self.tokens = TokenReviews(
             lambda spec: store.review(TOKEN_REVIEW, spec),
             monotonic_s=time.monotonic,
             wall_s=time.time,
@@ -42,7 +42,7 @@ class ClusterSecurity:
         rejections = RejectionLog(time.monotonic)
         self.on_network: Middleware = authenticated(
             ByKubernetes(
-                self._tokens,
+                self.tokens,
                 accesses,
                 self._pods,
                 peer=settings.peer,
@@ -57,9 +57,9 @@ class ClusterSecurity:
         """Follow the brokers' pods; one that is gone speaks for no broker any more."""
         if event.is_deleted:
             self._pods.on_pod_gone(event.item)
-            self._tokens.forget_pod(event.item["metadata"].get("uid", ""))
+            self.tokens.forget_pod(event.item["metadata"].get("uid", ""))
         else:
             self._pods.on_pod(event.item)
 
     async def close(self) -> None:
-        await self._tokens.close()
+        await self.tokens.close()

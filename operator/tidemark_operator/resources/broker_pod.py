@@ -32,6 +32,7 @@ HTTP_PORT = 8080
 TOKEN_VARIABLE = "TIDEMARK_CONTROLLER_TOKEN_FILE"
 TOKEN_DIRECTORY = "/var/run/secrets/tidemark"
 TOKEN_SECONDS = 3600  # the kubelet replaces it after four fifths of that
+REPLICATION_PORT = 9091  # open where clients authenticate
 TERMINATION_GRACE_S = 30
 # Recovery of a big log after a kill reads what was not checkpointed: an hour, then give up.
 STARTUP_BUDGET_S = 3600
@@ -197,6 +198,7 @@ def _broker_container(
             {"name": "TIDEMARK_CLAIM_UID", "value": claim_uid},
             {"name": "TIDEMARK_LOG_FORMAT", "value": settings.log_format},
             *_listeners_env(pool),
+            *_authentication_env(pool),
             {"name": "TIDEMARK_METRICS_PROFILE", "value": pool.spec.metrics_profile},
             *(
                 {
@@ -213,6 +215,7 @@ def _broker_container(
         "ports": [
             {"name": "kafka", "containerPort": KAFKA_PORT},
             {"name": "http", "containerPort": HTTP_PORT},
+            *_replication_port(pool),
             *({"name": each.name, "containerPort": each.port} for each in pool.spec.listeners),
         ],
         "resources": pool.spec.resources,
@@ -237,6 +240,26 @@ def _listeners_env(pool: BrokerPool) -> list[Object]:
             value = ",".join(f"{each.name}:{each.port}" for each in those)
             found.append({"name": name, "value": value})
     return found
+
+
+def _authentication_env(pool: BrokerPool) -> list[Object]:
+    """Return the variables only if clients authenticate, so that open pools keep their pods."""
+    found = []
+    if pool.spec.security.authentication != "none":
+        value = pool.spec.security.authentication
+        found.append({"name": "TIDEMARK_AUTHENTICATION", "value": value})
+    own = [
+        f"{each.name}:{each.authentication}" for each in pool.spec.listeners if each.authentication
+    ]
+    if own:
+        found.append({"name": "TIDEMARK_LISTENER_AUTHENTICATION", "value": ",".join(own)})
+    return found
+
+
+def _replication_port(pool: BrokerPool) -> list[Object]:
+    if pool.spec.security.authentication == "none":
+        return []
+    return [{"name": "replication", "containerPort": REPLICATION_PORT}]
 
 
 def _topic_creation_env(pool: BrokerPool) -> list[Object]:

@@ -7,7 +7,7 @@ from tidemark_protocol.controller_messages import Endpoints
 
 
 class BrokerTrust:
-    """The authorities of all pools. A broker with a replication listener serves HTTP by TLS."""
+    """The authorities of all pools."""
 
     def __init__(self) -> None:
         self._bundles: dict[str, str] = {}  # by pool
@@ -21,12 +21,12 @@ class BrokerTrust:
 
     def http_url(self, endpoints: Endpoints) -> str:
         host = f"[{endpoints.host}]" if ":" in endpoints.host else endpoints.host
-        scheme = "https" if endpoints.replication_port else "http"
+        scheme = "https" if endpoints.has_tls else "http"
         return f"{scheme}://{host}:{endpoints.http_port}"
 
     def options(self, endpoints: Endpoints) -> dict[str, Any]:
         """Return the arguments of a request of aiohttp."""
-        return {"ssl": self._context} if endpoints.replication_port else {}
+        return {"ssl": self._context} if endpoints.has_tls else {}
 
 
 def _context(bundle: str) -> ssl.SSLContext:

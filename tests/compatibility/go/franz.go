@@ -23,7 +23,7 @@ func franzProduce(asked Asked) error {
 	if !asked.Idempotent {
 		options = append(options, kgo.DisableIdempotentWrite())
 	}
-	client, err := kgo.NewClient(options...)
+	client, err := kgo.NewClient(append(options, franzAuth()...)...)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func franzProduce(asked Asked) error {
 }
 
 func franzConsume(asked Asked) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(asked.Bootstrap...))
+	client, err := kgo.NewClient(franzSeeds(asked)...)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func kafkaGoProduce(asked Asked) error {
 		Addr: kafka.TCP(asked.Bootstrap...), Topic: asked.Topic, RequiredAcks: kafka.RequireAll,
 		Compression: kafkaGoCodecs[asked.Codec], BatchTimeout: 5 * time.Millisecond, Async: true,
 		// Its defaults give a batch up after 10 tries within seconds.
-		MaxAttempts: 120, WriteBackoffMax: time.Second,
+		MaxAttempts: 120, WriteBackoffMax: time.Second, Transport: kafkaGoTransport(),
 		Completion: func(sent []kafka.Message, err error) {
 			for _, message := range sent {
 				emitSent(message.Value, int32(message.Partition), message.Offset, err)

@@ -17,6 +17,7 @@ func saramaConfig() *sarama.Config {
 	config.Version = sarama.V4_1_0_0
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Return.Errors = true
+	saramaAuth(config)
 	return config
 }
 

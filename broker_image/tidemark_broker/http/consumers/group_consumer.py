@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 
@@ -26,7 +26,11 @@ from tidemark_broker.http.consumers.group_member import (
     GroupMemberClient,
     GroupRejected,
 )
-from tidemark_broker.http.consumers.peer_connections import BrokerConnections, BrokerUnavailable
+from tidemark_broker.http.consumers.peer_connections import (
+    BearerToken,
+    BrokerConnections,
+    BrokerUnavailable,
+)
 from tidemark_broker.http.consumers.positions import RESETS, Commit, NoCommittedOffset, Positions
 from tidemark_broker.kafka_wire.messages.fetch import (
     FetchPartition,
@@ -69,6 +73,7 @@ class ConsumerSettings:
     reset: str = "latest"
     commits_itself: bool = True
     min_bytes: int = 1
+    token: BearerToken = field(default_factory=BearerToken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +109,10 @@ class GroupConsumer:
         self.settings = settings
         self._metadata = metadata
         # Joining may take a minute: nothing else waits behind it on one connection.
-        self._coordinating = BrokerConnections(metadata, settings.name, addresses)
-        self._reading = BrokerConnections(metadata, settings.name, addresses)
+        self._coordinating = BrokerConnections(
+            metadata, settings.name, addresses, token=settings.token
+        )
+        self._reading = BrokerConnections(metadata, settings.name, addresses, token=settings.token)
         self.membership = GroupMemberClient(
             CoordinatorLookup(groups, self._coordinating, settings.group_id),
             metadata,

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tidemark_protocol.access_messages import ANONYMOUS
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.http.consumers.group_consumer import ConsumerSettings, GroupConsumer
@@ -33,6 +34,7 @@ class Instance:
     request_timeout_ms: int
     membership: asyncio.Task[None]
     used_s: float
+    user: str  # who created it: to others it does not exist
     polls: int = 0  # under way
     deferred: tuple[str, int, int] | None = None  # topic, partition, offset of an untold problem
 
@@ -52,7 +54,12 @@ class Instances:
         return len(self._known)
 
     def create(
-        self, settings: ConsumerSettings, embedded_format: EmbeddedFormat, request_timeout_ms: int
+        self,
+        settings: ConsumerSettings,
+        embedded_format: EmbeddedFormat,
+        request_timeout_ms: int,
+        *,
+        user: str = ANONYMOUS.name,
     ) -> Instance:
         """Create a consumer.
 
@@ -75,19 +82,19 @@ class Instances:
         consumer = self._new_consumer(settings)
         task = loop.create_task(consumer.membership.run(), name=f"membership {settings.name}")
         task.add_done_callback(lambda ended: _notify_failure(consumer, ended))
-        instance = Instance(consumer, embedded_format, request_timeout_ms, task, loop.time())
+        instance = Instance(consumer, embedded_format, request_timeout_ms, task, loop.time(), user)
         self._known[key] = instance
         if self._sweep_timer is None:
             self._sweep_timer = loop.call_later(SWEEP_SECONDS, self._sweep)
         return instance
 
-    def find(self, group_id: str, name: str) -> Instance:
+    def find(self, group_id: str, name: str, *, user: str = ANONYMOUS.name) -> Instance:
         """Return a consumer.
 
         Raises HttpProblem (404).
         """
         instance = self._known.get((group_id, name))
-        if instance is None:
+        if instance is None or instance.user != user:
             raise HttpProblem(
                 ErrorCode.UNKNOWN_MEMBER_ID,
                 f"group {group_id[:80]!r}: consumer {name[:80]!r} is not on this broker: it was"

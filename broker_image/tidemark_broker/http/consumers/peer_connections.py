@@ -6,9 +6,11 @@ closed, so that an abandoned request delays no other.
 """
 
 import asyncio
+from dataclasses import dataclass
 from typing import cast
 
 from tidemark_protocol.controller_messages import Endpoints
+from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 
 from tidemark_broker.kafka_wire.messages.fetch import (
@@ -24,9 +26,11 @@ from tidemark_broker.kafka_wire.messages.frames import (
     FrameSplitter,
 )
 from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame
+from tidemark_broker.kafka_wire.messages.sasl import SASL_AUTHENTICATE_API, SASL_HANDSHAKE_API
 from tidemark_broker.kafka_wire.messages.schema import Api, Values
 from tidemark_broker.metadata.metadata_cache import MetadataCache
 from tidemark_broker.security.peer_addresses import PLAIN, PeerAddress, PeerAddresses
+from tidemark_broker.security.sasl_oauthbearer import MECHANISM as OAUTHBEARER
 
 MAX_RESPONSE_BYTES = 128 * 1024 * 1024  # a first batch is whole however large
 CONNECT_TIMEOUT_SECONDS = 1.0
@@ -34,6 +38,16 @@ CONNECT_TIMEOUT_SECONDS = 1.0
 # Below the newest versions: a broker that is not upgraded yet knows no newer ones, and closes the
 # connection; and topics are named here, not identified.
 _PEER_VERSIONS = {LIST_OFFSETS: 10, OFFSET_COMMIT: 9, OFFSET_FETCH: 9}
+
+
+AUTHENTICATION_TIMEOUT_MS = 10_000
+
+
+@dataclass(slots=True)
+class BearerToken:
+    """The newest token that a client sent: connections that are opened later use it."""
+
+    value: bytes = b""
 
 
 class BrokerUnavailable(Exception):
@@ -57,8 +71,10 @@ class BrokerConnection(asyncio.Protocol):
         return await cls.open_at(client_id, PeerAddress(host, port))
 
     @classmethod
-    async def open_at(cls, client_id: str, address: PeerAddress) -> "BrokerConnection":
-        """Connect to a broker.
+    async def open_at(
+        cls, client_id: str, address: PeerAddress, token: bytes = b""
+    ) -> "BrokerConnection":
+        """Connect to a broker, as the client of that token if there is one.
 
         Raises BrokerUnavailable.
         """
@@ -71,7 +87,30 @@ class BrokerConnection(asyncio.Protocol):
                 )
         except (OSError, TimeoutError) as error:
             raise BrokerUnavailable(f"{host}:{port}: {error or 'no connection'}") from error
+        if token:
+            try:
+                await link.authenticate(token)
+            except BrokerUnavailable:
+                link.close()
+                raise
         return link
+
+    async def authenticate(self, token: bytes) -> None:
+        """Authenticate by SASL/OAUTHBEARER, unless the broker asks nobody.
+
+        Raises BrokerUnavailable.
+        """
+        shaken = await self.ask(
+            SASL_HANDSHAKE_API, {"mechanism": OAUTHBEARER}, AUTHENTICATION_TIMEOUT_MS
+        )
+        if shaken["error"] == ErrorCode.ILLEGAL_SASL_STATE:
+            return
+        auth_bytes = b"n,,\x01auth=Bearer " + token + b"\x01\x01"
+        response = await self.ask(
+            SASL_AUTHENTICATE_API, {"auth_bytes": auth_bytes}, AUTHENTICATION_TIMEOUT_MS
+        )
+        if response["error"] != ErrorCode.NONE or response["auth_bytes"]:
+            raise BrokerUnavailable("the broker rejected the client's token")
 
     @property
     def is_open(self) -> bool:
@@ -152,10 +191,16 @@ class BrokerConnection(asyncio.Protocol):
 
 class BrokerConnections:
     def __init__(
-        self, metadata: MetadataCache, client_id: str, addresses: PeerAddresses = PLAIN
+        self,
+        metadata: MetadataCache,
+        client_id: str,
+        addresses: PeerAddresses = PLAIN,
+        *,
+        token: BearerToken | None = None,
     ) -> None:
         self._metadata = metadata
         self._addresses = addresses
+        self._token = token or BearerToken()
         self._client_id = client_id
         self._links: dict[tuple[str, int], BrokerConnection] = {}
         self._is_closed = False
@@ -186,7 +231,7 @@ class BrokerConnections:
         known = self._links.get((host, port))
         if known is not None and known.is_open:
             return known
-        link = await BrokerConnection.open_at(self._client_id, address)
+        link = await BrokerConnection.open_at(self._client_id, address, self._token.value)
         opened = self._links.get((host, port))
         if self._is_closed or (opened is not None and opened.is_open):
             link.close()

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
+from tidemark_protocol.access_messages import ANONYMOUS
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.coordinator.core.consumer_protocol import TopicPartition
@@ -20,7 +21,7 @@ from tidemark_broker.http.consumers import bodies
 from tidemark_broker.http.consumers.group_consumer import ConsumerSettings, Fetched, Unreadable
 from tidemark_broker.http.consumers.group_member import GroupRejected, NotInGroup
 from tidemark_broker.http.consumers.instances import Instance, Instances
-from tidemark_broker.http.consumers.peer_connections import BrokerUnavailable
+from tidemark_broker.http.consumers.peer_connections import BearerToken, BrokerUnavailable
 from tidemark_broker.http.consumers.positions import NoCommittedOffset
 from tidemark_broker.http.leadership import client_url
 from tidemark_broker.http.limits import HttpLimits
@@ -62,7 +63,11 @@ class ConsumerRoutes:
         """Return the endpoint of an action on one consumer: it takes the path's group and name."""
 
         async def endpoint(request: Request, group: str, name: str) -> Response:
-            return await action(request, self.instances.find(_group_id(group), unquote(name)))
+            instance = self.instances.find(
+                _group_id(group), unquote(name), user=request.principal.name
+            )
+            instance.consumer.settings.token.value = _token(request)
+            return await action(request, instance)
 
         return endpoint
 
@@ -77,9 +82,19 @@ class ConsumerRoutes:
             f"consumer-{self._view.broker_id}-{self._view.incarnation[:8]}-{self._made}"
         )
         settings = ConsumerSettings(
-            group_id, name, body.reset, body.commits_itself, body.smallest_fetch_bytes
+            group_id,
+            name,
+            body.reset,
+            body.commits_itself,
+            body.smallest_fetch_bytes,
+            BearerToken(_token(request)),
         )
-        self.instances.create(settings, bodies.FORMATS[body.format], body.request_timeout_ms)
+        self.instances.create(
+            settings,
+            bodies.FORMATS[body.format],
+            body.request_timeout_ms,
+            user=request.principal.name,
+        )
         base = client_url(self._metadata, self._view.broker_id, request.listener)
         path = f"/consumers/{quote(group_id, safe='')}/instances/{quote(name, safe='')}"
         return _json({"instance_id": name, "base_uri": base + path})
@@ -333,6 +348,13 @@ def _topic_ids(fetched: Iterable[Fetched]) -> tuple[tuple[bytes, bytes], ...]:
     ids = {found.topic: found.topic_id for found in fetched}
     reported = ", ".join(f"{topic}={topic_id}" for topic, topic_id in sorted(ids.items()))
     return ((b"tidemark-topic-ids", reported.encode()),) if reported else ()
+
+
+def _token(request: Request) -> bytes:
+    """Return the token of a client that authenticated, b"" where it did not have to."""
+    if request.principal == ANONYMOUS:
+        return b""
+    return request.authorization.split(b" ")[-1]
 
 
 def _json(document: object) -> Response:

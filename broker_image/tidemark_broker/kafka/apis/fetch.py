@@ -262,10 +262,12 @@ def fetch_handler(context: HandlerContext) -> ApiHandler:
         if fetch.replica_id >= 0:
             _fetch_of_replica(context, request, fetch)
         else:
+            _require_clients(request)
             consumers.handle(request, fetch)
 
     def handle(request: KafkaRequest) -> None:
         if request.version < MIN_FETCH_VERSION:
+            _require_clients(request)
             consumers.handle(request, decode_older_fetch_request(request.reader, request.version))
             return
         request.reader.elements_left = MAX_ELEMENTS_OF_PEERS
@@ -276,6 +278,12 @@ def fetch_handler(context: HandlerContext) -> ApiHandler:
 
     supported = SupportedApi(FETCH, MIN_FETCH_VERSION_OF_CONSUMERS, MAX_FETCH_VERSION)
     return ApiHandler(supported, handle, has_large_response=True)
+
+
+def _require_clients(request: KafkaRequest) -> None:
+    """Reject a consumer's fetch on a listener for replicas, which asks nobody who they are."""
+    if not request.session.rules.serves_clients:
+        raise MalformedFrame("Fetch: this port serves only replicas")
 
 
 def _fetch_of_replica(context: HandlerContext, request: KafkaRequest, fetch: FetchRequest) -> None:

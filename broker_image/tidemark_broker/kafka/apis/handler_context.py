@@ -19,6 +19,7 @@ from tidemark_broker.metadata.topic_admin_client import TopicAdminClient
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.replica_manager import ReplicaManager
+from tidemark_broker.security.authenticator import Authenticator
 
 
 def no_time() -> float:
@@ -60,6 +61,7 @@ class HandlerContext:
     answering: ResponseWriter = field(default_factory=ResponseWriter)
     handlers: dict[int, ApiHandler] = field(default_factory=dict)
     request_metrics: KafkaRequestMetrics = field(default_factory=KafkaRequestMetrics)
+    authenticator: Authenticator | None = None  # None: no listener asks who its clients are
     memory: MemoryPool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -21,6 +21,7 @@ from tidemark_broker.kafka.apis.metadata import cluster_handlers
 from tidemark_broker.kafka.apis.offsets import list_offsets_handler, offset_for_leader_epoch_handler
 from tidemark_broker.kafka.apis.produce import init_producer_id_handler, produce_handler
 from tidemark_broker.kafka.apis.reassignments import partition_admin_handlers
+from tidemark_broker.kafka.apis.sasl import sasl_handlers
 from tidemark_broker.kafka.apis.topics import topic_admin_handlers
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka_wire.messages.api_versions import (
@@ -65,6 +66,7 @@ def add_handlers(context: HandlerContext) -> None:
         describe_producers_handler(context),
         list_config_resources_handler(context),
         describe_quorum_handler(context),
+        *sasl_handlers(context),
         *cluster_handlers(context),
         *topic_admin_handlers(context),
         *config_admin_handlers(context),

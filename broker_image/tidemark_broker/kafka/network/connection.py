@@ -16,6 +16,7 @@ from typing import Any, Protocol, cast
 from tidemark_protocol.ids import NO_BROKER
 
 from tidemark_broker.clock import Timer
+from tidemark_broker.kafka.network.client_session import OPEN, ClientSession, ListenerRules
 from tidemark_broker.kafka.network.connection_limit import OverLimitConnections
 from tidemark_broker.kafka.network.limits import ListenerLimits
 from tidemark_broker.kafka.network.memory_pool import (
@@ -26,18 +27,23 @@ from tidemark_broker.kafka.network.memory_pool import (
 from tidemark_broker.kafka.network.replica_rights import ReplicaRights
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka.network.request_metrics import FETCH_OF_FOLLOWER, KafkaRequestMetrics
+from tidemark_broker.kafka.network.unauthenticated_connections import UnauthenticatedConnections
 from tidemark_broker.kafka.network.violations import ProtocolViolations
 from tidemark_broker.kafka_wire.messages.frames import (
     API_VERSIONS,
     FETCH,
     OFFSET_FOR_LEADER_EPOCH,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
     Buffers,
     Frame,
     FrameSplitter,
+    RequestHeader,
     foreign_protocol,
     read_request_header,
 )
 from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame, Reader
+from tidemark_broker.kafka_wire.messages.sasl import BARE_VERSION
 from tidemark_broker.quota_manager import ClientQuotaManager, QuotaType
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler, FollowerSession
 from tidemark_broker.security.tls import PeerIdentity
@@ -50,7 +56,12 @@ _NOTHING = Reader(b"")
 _NO_ERRORS: list[int] = []
 # All else waits, unread, for this broker's first metadata, as without it no topic is known (0058).
 # Whoever follows this broker, or reads from it, is told at once to look elsewhere.
-_BEFORE_METADATA = frozenset({API_VERSIONS, FETCH, OFFSET_FOR_LEADER_EPOCH})
+_BEFORE_METADATA = frozenset(
+    {API_VERSIONS, FETCH, OFFSET_FOR_LEADER_EPOCH, SASL_HANDSHAKE, SASL_AUTHENTICATE}
+)
+_BEFORE_AUTHENTICATION = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
+_OF_FOLLOWERS = frozenset({API_VERSIONS, FETCH, OFFSET_FOR_LEADER_EPOCH})
+_BARE_AUTHENTICATION = RequestHeader(SASL_AUTHENTICATE, BARE_VERSION, 0, None)
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +73,7 @@ class ConnectionOwner(Protocol):
     memory: MemoryPool
     over_limit_connections: OverLimitConnections
     request_metrics: KafkaRequestMetrics
+    unauthenticated_connections: UnauthenticatedConnections
     violations: ProtocolViolations
 
     @property
@@ -126,19 +138,22 @@ class RunningRequest:
 
 class KafkaConnection(asyncio.Protocol):
     def __init__(
-        self,
-        owner: ConnectionOwner,
-        listener: str = "",
-        replicas: ReplicaRights = ReplicaRights.ANY,
+        self, owner: ConnectionOwner, listener: str = "", rules: ListenerRules = OPEN
     ) -> None:
-        """Create a connection of the listener with this name."""
+        """Create a connection of the listener with this name and these rules."""
         self._owner = owner
-        self._replicas = replicas
         self._listener = listener
         self._limits = owner.limits
         self._memory = owner.memory
         self._transport: asyncio.Transport | None = None
-        self._splitter = FrameSplitter(max_frame_bytes=owner.limits.request_bytes)
+        self._session = ClientSession(rules, on_authenticated=self._on_authenticated)
+        self._splitter = FrameSplitter(
+            max_frame_bytes=owner.limits.unauthenticated_bytes
+            if self._session.must_authenticate
+            else owner.limits.request_bytes
+        )
+        self._is_guarded = rules != OPEN
+        self._session_timer: Timer | None = None  # until authentication, then of its expiry
         self._waiting: deque[_Waiting] = deque()
         self._waiting_bytes = 0
         self._partial_counted = 0
@@ -169,7 +184,12 @@ class KafkaConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self._client_host = str(peer[0]) if peer else ""
-        if len(self._owner.connections) >= self._limits.connections:
+        if self._session.must_authenticate:
+            self._owner.unauthenticated_connections.join(self)
+            self._session_timer = self._loop.call_later(
+                self._limits.authentication_seconds, self._end_if_unauthenticated
+            )
+        elif self._is_full():
             self._is_over_limit = True
             self._owner.over_limit_connections.join(self)
         stream = transport.get_extra_info("socket")
@@ -178,13 +198,13 @@ class KafkaConnection(asyncio.Protocol):
         self._record_activity()
         self._owner.connections[self] = None
         self._memory.join(self)
-        if self._replicas is not ReplicaRights.ANY:
-            self._identify(transport)
+        if self._session.rules.replicas is not ReplicaRights.ANY:
+            self._identify(transport, self._session.rules.replicas)
 
-    def _identify(self, transport: asyncio.BaseTransport) -> None:
+    def _identify(self, transport: asyncio.BaseTransport, rights: ReplicaRights) -> None:
         """Let the client fetch as the broker that its certificate names, while that is valid."""
         self._link.restrict_to(NO_BROKER)
-        if self._replicas is ReplicaRights.NONE:
+        if rights is ReplicaRights.NONE:
             return
         identity = self._owner.identify(transport.get_extra_info("peercert"))
         if identity is None:
@@ -202,10 +222,10 @@ class KafkaConnection(asyncio.Protocol):
         self._partial_counted = self._unread_counted = 0
         self._memory.forget(self)
         self._owner.over_limit_connections.forget(self)
-        if self._throttle_timer is not None:
-            self._throttle_timer.cancel()
-        if self._identity_timer is not None:
-            self._identity_timer.cancel()
+        self._owner.unauthenticated_connections.forget(self)
+        for timer in (self._throttle_timer, self._session_timer, self._identity_timer):
+            if timer is not None:
+                timer.cancel()
         self._owner.fetches.cancel(self._link)
         self._drop_work()
 
@@ -281,7 +301,62 @@ class KafkaConnection(asyncio.Protocol):
         self._owner.violations.note(self._client_host, kind, reason)
         self._abort()
 
+    # ---- authentication
+
+    def _refusal(self, api_key: int) -> str:
+        """Return why this connection may not send such a request now, or ""."""
+        session = self._session
+        if not session.rules.serves_clients and api_key not in _OF_FOLLOWERS:
+            return f"API key {api_key}: this port serves only replicas"
+        if api_key in _BEFORE_AUTHENTICATION:
+            return ""
+        if session.must_authenticate:
+            return f"API key {api_key}: this port requires authentication (SASL) first"
+        if session.is_over(self._loop.time()):
+            return f"API key {api_key}: the authentication has expired"
+        return ""
+
+    def _is_full(self) -> bool:
+        """Return whether there are as many connections as allowed, unauthenticated ones aside."""
+        count = len(self._owner.connections) - len(self._owner.unauthenticated_connections)
+        return count >= self._limits.connections
+
+    def _on_authenticated(self) -> None:
+        """Serve the client from now on, until its authentication is over."""
+        self._owner.unauthenticated_connections.forget(self)
+        count = len(self._owner.connections) - len(self._owner.unauthenticated_connections)
+        if count > self._limits.connections:
+            self.reject("too many connections", f"{self._limits.connections} connections are open")
+            return
+        self._splitter.allow(self._limits.request_bytes)
+        if self._session_timer is not None:
+            self._session_timer.cancel()
+            self._session_timer = None
+        if self._session.expires_at_s is not None:
+            left_s = max(0.0, self._session.expires_at_s - self._loop.time())
+            self._session_timer = self._loop.call_later(left_s, self._end_session)
+
+    def _end_if_unauthenticated(self) -> None:
+        if self._session.must_authenticate:
+            seconds = self._limits.authentication_seconds
+            self.reject("no authentication", f"none within {seconds:g} s")
+
+    def _end_session(self) -> None:
+        """Close a connection whose client did not authenticate again in time (KIP-368)."""
+        expires_at_s = self._session.expires_at_s
+        assert expires_at_s is not None
+        left_s = expires_at_s + self._limits.authentication_seconds - self._loop.time()
+        if self._session.exchange is not None and left_s > 0:  # it is about to
+            self._session_timer = self._loop.call_later(left_s, self._end_session)
+            return
+        self._end()
+
     # ---- inside
+
+    def _next_api_key(self) -> int:
+        if self._session.takes_bare_bytes:
+            return SASL_AUTHENTICATE
+        return int.from_bytes(self._waiting[0].frame[:2], "big", signed=True)
 
     def _count(self, frames: list[Frame]) -> None:
         """Count what has arrived, in the pool that it belongs to."""
@@ -355,9 +430,9 @@ class KafkaConnection(asyncio.Protocol):
             return False
         if len(self._in_work) >= self._limits.requests_in_work:
             return False
-        key = _api_key(self._waiting[0].frame)
+        key = self._next_api_key()
         handler = self._owner.handlers.get(key)
-        if handler is None:
+        if handler is None or (self._is_guarded and self._refusal(key)):
             return not self._in_work  # refused in its turn
         if not self._owner.has_metadata and key not in _BEFORE_METADATA:
             return False
@@ -372,7 +447,7 @@ class KafkaConnection(asyncio.Protocol):
 
         A client's request is not begun, because its answer would be lost.
         """
-        if _api_key(self._waiting[0].frame) == FETCH:
+        if self._next_api_key() == FETCH:
             return True
         self._is_over_limit = False
         return self._owner.over_limit_connections.judge(self)
@@ -392,7 +467,10 @@ class KafkaConnection(asyncio.Protocol):
         # From here on it is the deque that knows what has to be given back.
         self._in_work.append(work)
         reader = Reader(waiting.frame)
-        header = read_request_header(reader)
+        is_bare = self._session.takes_bare_bytes
+        header = _BARE_AUTHENTICATION if is_bare else read_request_header(reader)
+        if self._is_guarded and (refusal := self._refusal(header.api_key)):
+            raise MalformedFrame(refusal)
         handler = self._owner.handlers.get(header.api_key)
         if handler is None:
             raise MalformedFrame(
@@ -401,7 +479,7 @@ class KafkaConnection(asyncio.Protocol):
         work.api_key = header.api_key
         supported = handler.supported
         is_known = supported.min_version <= header.api_version <= supported.max_version
-        if not is_known and header.api_key != API_VERSIONS:
+        if not is_known and not is_bare and header.api_key != API_VERSIONS:
             raise MalformedFrame(
                 f"API key {header.api_key}: expected version {supported.min_version} to"
                 f" {supported.max_version}, found {header.api_version}"
@@ -420,7 +498,9 @@ class KafkaConnection(asyncio.Protocol):
             self._fail,
             self._client_host,
             listener=self._listener,
+            principal=self._session.principal,
             release=lambda kept: self._release_begun(work, kept, overlaps=handler.overlaps),
+            session=self._session,
         )
         self._handle(handler, request)
         self._hurry()
@@ -472,6 +552,8 @@ class KafkaConnection(asyncio.Protocol):
                 self._owner.request_metrics.observe_errors(api_key, done.errors)
             if done.throttle_ms:
                 self._throttle(done.throttle_ms)
+        if self._session.failure and not self._in_work:
+            self._reject("authentication failed", self._session.failure)
         self._record_activity()
         if self._waiting:  # not from here: answers may come in the middle of an append
             self._loop.call_soon(self._work)
@@ -561,6 +643,12 @@ class KafkaConnection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         self._owner.violations.note(self._client_host, kind, reason)
+        self._end()
+
+    def _end(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
         self._forget_waiting()
         self._drop_work()
         transport.close()  # answers on their way are still sent, but not for ever
@@ -569,7 +657,3 @@ class KafkaConnection(asyncio.Protocol):
     def _abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
-
-
-def _api_key(frame: Frame) -> int:
-    return int.from_bytes(frame[:2], "big", signed=True)

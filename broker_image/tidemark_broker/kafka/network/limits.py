@@ -20,6 +20,10 @@ class ListenerLimits:
         64  # above those, until it is known whether they are brokers of the pool
     )
     over_limit_seconds: float = 1.0
+    unauthenticated_connections: int = 256  # apart from `connections`
+    unauthenticated_bytes: int = 32 * 1024  # of a request before authentication
+    authentication_seconds: float = 10.0  # from the connection on, and for each authentication
+    rejection_seconds: float = 0.1  # until wrong credentials are answered
     waiting_requests: int = 8
     waiting_bytes: int = 16 * MEBIBYTE
     requests_in_work: int = 8

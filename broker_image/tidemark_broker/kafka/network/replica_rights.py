@@ -4,6 +4,6 @@ from enum import Enum
 
 
 class ReplicaRights(Enum):
-    ANY = "any"  # a pool without TLS: followers say themselves who they are
+    ANY = "any"  # followers say themselves who they are
     NONE = "none"  # a listener for clients
     CERTIFIED = "certified"  # a client, as the broker that its certificate names

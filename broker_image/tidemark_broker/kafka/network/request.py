@@ -8,6 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidemark_protocol.access_messages import ANONYMOUS, Principal
+
+from tidemark_broker.kafka.network.client_session import ClientSession
 from tidemark_broker.kafka_wire.messages.api_versions import SupportedApi
 from tidemark_broker.kafka_wire.messages.cooperative_steps import Steps
 from tidemark_broker.kafka_wire.messages.frames import Buffers, RequestHeader
@@ -39,8 +42,10 @@ class KafkaRequest:
     says so to a handler that was not yet there to be called. `release` tells that the frame is no
     longer needed but that so many bytes are still held; it is called before the answer where that
     may take a while. `throttle_ms` is sent in the answer, and for so long nothing more is read from
-    the client. `listener` is the name of the port it came in by. `measured` does a part of its
-    work, which counts against the client's quota. `errors` are the error codes of the answer.
+    the client. `listener` is the name of the port it came in by, and `principal` who sent it
+    (ANONYMOUS where the port does not ask); `session` is the client's authentication. `measured`
+    does a part of its work, which counts against the client's quota. `errors` are the error codes
+    of the answer.
     """
 
     header: RequestHeader
@@ -50,6 +55,7 @@ class KafkaRequest:
     fail: Callable[[str | MalformedFrame], None]
     client_host: str = ""
     listener: str = ""
+    principal: Principal = ANONYMOUS
     throttle_ms: int = 0
     release: Callable[[int], None] = _nothing_of_it
     on_hurry: Callable[[], object] = _nothing
@@ -57,6 +63,7 @@ class KafkaRequest:
     errors: list[int] = field(default_factory=list)
     measured: Callable[[Callable[[], None]], None] = _at_once
     cancel: Callable[[], object] = field(default=_nothing)
+    session: ClientSession = field(default_factory=ClientSession)
 
     @property
     def version(self) -> int:

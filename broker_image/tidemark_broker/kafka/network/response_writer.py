@@ -6,7 +6,7 @@ with their connection.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from tidemark_broker.kafka.network.fair_queue import FairQueue
@@ -49,12 +49,7 @@ class ResponseWriter:
         """Return a handler that answers when `respond` has waited for what it needs."""
 
         def begin(request: KafkaRequest, requested: Values) -> None:
-            task = asyncio.get_running_loop().create_task(
-                self._run(api, request, respond, requested)
-            )
-            self._tasks[task] = None
-            task.add_done_callback(lambda done: self._tasks.pop(done, None))
-            request.cancel = task.cancel
+            self.start(request, self._run(api, request, respond, requested))
 
         def handle(request: KafkaRequest) -> None:
             steps = _requested_steps(api, request)
@@ -63,6 +58,13 @@ class ResponseWriter:
                 request.cancel = work.cancel
 
         return ApiHandler(_supported(api), handle)
+
+    def start(self, request: KafkaRequest, work: Coroutine[Any, Any, None]) -> None:
+        """Start the work of a request as a task that ends with the request's connection."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        request.cancel = task.cancel
 
     async def _run(
         self, api: Api, request: KafkaRequest, respond: RespondLater, requested: Values

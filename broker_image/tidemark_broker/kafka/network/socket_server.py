@@ -8,10 +8,12 @@ from typing import Any
 
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.apis.handler_table import add_handlers
+from tidemark_broker.kafka.network.client_session import OPEN, ListenerRules
 from tidemark_broker.kafka.network.connection import KafkaConnection
 from tidemark_broker.kafka.network.connection_limit import OverLimitConnections
 from tidemark_broker.kafka.network.replica_rights import ReplicaRights
 from tidemark_broker.kafka.network.request import ApiHandler
+from tidemark_broker.kafka.network.unauthenticated_connections import UnauthenticatedConnections
 from tidemark_broker.kafka.network.violations import ProtocolViolations
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
@@ -21,6 +23,8 @@ from tidemark_broker.security.tls import (
     BrokerTls,
     PeerIdentity,
 )
+
+CERTIFIED_REPLICAS = ListenerRules(replicas=ReplicaRights.CERTIFIED, serves_clients=False)
 
 
 class SocketServer:
@@ -34,6 +38,7 @@ class SocketServer:
         self.limits = context.limits
         self.memory = context.memory
         self.over_limit_connections = OverLimitConnections(context.limits, context.scheduler)
+        self.unauthenticated_connections = UnauthenticatedConnections(context.limits)
         self.request_metrics = context.request_metrics
         self.processing_clock_s = context.processing_clock_s
         self.violations = ProtocolViolations(context.clock)
@@ -61,20 +66,25 @@ class SocketServer:
         return None if self._tls is None else self._tls.peer_of(certificate)
 
     async def start(
-        self, host: str, port: int, *, listener: str = "", is_plain: bool = False
+        self,
+        host: str,
+        port: int,
+        *,
+        listener: str = "",
+        rules: ListenerRules = OPEN,
+        is_plain: bool = False,
     ) -> int:
         """Listen on a port (0 asks for a free one) and return it.
 
-        May be called for several ports, each with the name of its listener. With TLS, brokers
-        cannot follow here, whether the listener `is_plain` or not. Raises OSError.
+        May be called for several ports, each with the name and rules of its listener; one that
+        `is_plain` has no TLS in a pool with it. Raises OSError.
         """
         loop = asyncio.get_running_loop()
-        rights = ReplicaRights.ANY if self._tls is None else ReplicaRights.NONE
         options: dict[str, Any] = {}
         if self._tls is not None and not is_plain:
             options = _tls_options(self._tls.clients)
         server = await loop.create_server(
-            lambda: KafkaConnection(self, listener, rights), host, port, backlog=512, **options
+            lambda: KafkaConnection(self, listener, rules), host, port, backlog=512, **options
         )
         self._servers.append(server)
         if self._sweep_timer is None:
@@ -82,10 +92,12 @@ class SocketServer:
         return int(server.sockets[0].getsockname()[1])
 
     async def start_replication(self, host: str, port: int) -> int:
-        """Listen for brokers of the pool, by mutual TLS, and return the port.
+        """Listen for replicas of other brokers, by mutual TLS if there is TLS, and return the port.
 
         Raises OSError.
         """
+        if self._tls is None:
+            return await self.start(host, port, rules=ListenerRules(serves_clients=False))
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = self._replication_socket = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -103,7 +115,7 @@ class SocketServer:
         assert self._tls is not None and self._replication_socket is not None
         former = self._replication_server
         self._replication_server = await asyncio.get_running_loop().create_server(
-            lambda: KafkaConnection(self, "", ReplicaRights.CERTIFIED),
+            lambda: KafkaConnection(self, "", CERTIFIED_REPLICAS),
             sock=self._replication_socket.dup(),
             backlog=512,
             **_tls_options(self._tls.peers_in),

@@ -29,6 +29,7 @@ LEAVE_GROUP = 13
 SYNC_GROUP = 14
 DESCRIBE_GROUPS = 15
 LIST_GROUPS = 16
+SASL_HANDSHAKE = 17
 API_VERSIONS = 18
 CREATE_TOPICS = 19
 DELETE_TOPICS = 20
@@ -39,6 +40,7 @@ DESCRIBE_CONFIGS = 32
 ALTER_CONFIGS = 33
 ALTER_REPLICA_LOG_DIRS = 34
 DESCRIBE_LOG_DIRS = 35
+SASL_AUTHENTICATE = 36
 CREATE_PARTITIONS = 37
 DELETE_GROUPS = 42
 ELECT_LEADERS = 43
@@ -69,6 +71,7 @@ API_NAMES = {
     SYNC_GROUP: "SyncGroup",
     DESCRIBE_GROUPS: "DescribeGroups",
     LIST_GROUPS: "ListGroups",
+    SASL_HANDSHAKE: "SaslHandshake",
     API_VERSIONS: "ApiVersions",
     CREATE_TOPICS: "CreateTopics",
     DELETE_TOPICS: "DeleteTopics",
@@ -79,6 +82,7 @@ API_NAMES = {
     ALTER_CONFIGS: "AlterConfigs",
     ALTER_REPLICA_LOG_DIRS: "AlterReplicaLogDirs",
     DESCRIBE_LOG_DIRS: "DescribeLogDirs",
+    SASL_AUTHENTICATE: "SaslAuthenticate",
     CREATE_PARTITIONS: "CreatePartitions",
     DELETE_GROUPS: "DeleteGroups",
     ELECT_LEADERS: "ElectLeaders",
@@ -121,6 +125,10 @@ class FrameSplitter:
         if len(self._partial) < 4:
             return 0
         return self._frame_size(self._partial, 0)
+
+    def allow(self, max_frame_bytes: int) -> None:
+        """Allow frames of another size from the next bytes on."""
+        self._max_frame_bytes = max_frame_bytes
 
     def feed(self, data: bytes) -> list[Frame]:
         """Return the frames that `data` completes.

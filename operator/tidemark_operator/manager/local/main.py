@@ -34,6 +34,8 @@ from tidemark_operator.broker_runtime.processes import (
     last_words,
 )
 from tidemark_operator.controller import http_api
+from tidemark_operator.controller.broker_call import BrokerCall
+from tidemark_operator.controller.client_reviews import ClientReviews, review_calls
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock, wall_clock_ms
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import (
@@ -60,6 +62,12 @@ from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.security.authentication import authenticated
 from tidemark_operator.security.broker_trust import BrokerTrust
 from tidemark_operator.security.local_secret import ByLocalSecret, LocalSecret
+from tidemark_operator.security.local_users import (
+    TOKENS_DIRECTORY,
+    LocalUsers,
+    create_users,
+    salt_key_of,
+)
 from tidemark_operator.security.plan_certificates import Lives
 from tidemark_operator.security.rejections import RejectionLog
 from tidemark_operator.store.lease import ControllerLease, LeaseSettings
@@ -137,6 +145,7 @@ class LocalSettings:
     replication_port: int = 0  # of broker 0; 0: without TLS
     certificate_life_s: int = 0  # 0: the default
     has_actions: bool = False  # on the live page
+    authenticates: bool = False  # clients have to say who they are
 
 
 class LocalCluster:
@@ -189,6 +198,7 @@ class LocalCluster:
                 self._secret.write_token_file,
                 more_arguments=more_arguments,
                 tls=self._process_tls(),
+                authenticates=settings.authenticates,
             ),
             on_exit=self._broker_exited,
             on_due=self._check_pool,
@@ -226,6 +236,8 @@ class LocalCluster:
             ending=lambda: earlier_brokers(self._settings.data_dir),
             tell=say,
         )
+        if self._settings.authenticates:
+            self._create_users()
         say(f"live page: {self._url}{PAGE_PATH}")
         await self._apply_files()
         if self._tls is not None:
@@ -237,8 +249,7 @@ class LocalCluster:
                 self.controller,
                 listening,
                 pid_of=self.runtime.pid,
-                more_calls=topic_calls(TopicAdmin(self._indexed, self.controller))
-                | ({} if self._tls is None else self._tls.calls()),
+                more_calls=self._more_calls(),
                 more_metrics=(LoopLagCollector(lag), ReconcileCollector(self._queue)),
                 add_routes=self._add_routes,
                 middlewares=[
@@ -274,6 +285,19 @@ class LocalCluster:
         if self._tls is None:
             return None
         return ProcessTls(self._tls.controller_ca_file, self._settings.replication_port)
+
+    def _more_calls(self) -> dict[str, BrokerCall]:
+        data_dir = self._settings.data_dir
+        users = LocalUsers(data_dir)
+        reviews = ClientReviews(self.controller, users, salt_key=salt_key_of(data_dir))
+        admin = TopicAdmin(self._indexed, self.controller)
+        certificates = {} if self._tls is None else self._tls.calls()
+        return {**topic_calls(admin), **review_calls(reviews), **certificates}
+
+    def _create_users(self) -> None:
+        data_dir = self._settings.data_dir
+        names = ", ".join(user.name for user in create_users(data_dir))
+        say(f"users: {names}; their tokens are in {data_dir / TOKENS_DIRECTORY}")
 
     async def _notify_when_ready(self) -> None:
         await notify_when_ready(

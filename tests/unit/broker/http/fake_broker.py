@@ -33,6 +33,7 @@ from tidemark_broker.replication.results import (
     ProduceResult,
     ReplicaView,
 )
+from tidemark_broker.security.authenticator import Authenticator
 from tidemark_protocol.controller_messages import (
     BrokerState,
     ClientQuota,
@@ -327,6 +328,7 @@ def fake_broker(
     addresses: tuple[ListenerAddress, ...] = (),
     groups: Callable[[], GroupsReport] = GroupsReport,
     allocate: AskForBlock = no_producer_ids,
+    authenticator: Authenticator | None = None,
 ) -> FakeBroker:
     """`leaders`: the leader of each partition of the topic `orders` (-1: none); states of others,
     up to `partition_count`, are hidden."""
@@ -345,6 +347,8 @@ def fake_broker(
         metrics_profile=metrics_profile,
         fsyncs=lambda: 17,
         groups=groups,
+        authenticator=authenticator,
+        requires_authentication=lambda listener: listener != "open",
     )
     app = create_app(view, limits=limits or HttpLimits(), clock_ms=lambda: NOW_MS)
     return FakeBroker(partitions, app, Client(app))

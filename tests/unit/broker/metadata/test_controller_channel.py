@@ -8,6 +8,12 @@ from tidemark_broker.metadata.controller_channel import (
     ControllerChannel,
     ControllerUnavailable,
 )
+from tidemark_protocol.access_messages import (
+    ANONYMOUS,
+    REVIEW_TOKEN_PATH,
+    ReviewTokenRequest,
+    ReviewTokenResponse,
+)
 from tidemark_protocol.controller_messages import HeartbeatResponse, RegisterResponse, encode
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch
@@ -184,5 +190,53 @@ def test_a_response_whose_epoch_waits_for_the_disk_is_dropped_when_another_contr
         assert await asked.accept(ControllerEpoch(6))
         may_go.set()
         assert not await waiting
+
+    asyncio.run(scenario())
+
+
+class Store:
+    async def store(self, broker_epoch: BrokerEpoch, controller_epoch: ControllerEpoch) -> bool:
+        return True
+
+
+class Reviewing(Controllers):
+    """Answers reviews with what `response` says; changes of topics never."""
+
+    response = ReviewTokenResponse(ErrorCode.NONE, ControllerEpoch(5), principal=ANONYMOUS)
+
+    async def post(self, address: Address, path: str, body: bytes) -> bytes:
+        if path == REVIEW_TOKEN_PATH:
+            return encode(self.response)
+        return await super().post(address, path, body)
+
+
+def test_reviews_have_turns_of_their_own_and_count_only_from_the_newest_controller() -> None:
+    async def scenario() -> None:
+        controllers = Reviewing(dict.fromkeys(HOSTS, ""))
+        client = channel(controllers)
+
+        async def review() -> ReviewTokenResponse | None:
+            request = ReviewTokenRequest(client.requesting_broker(), "t")
+            return await client.review(
+                REVIEW_TOKEN_PATH, request, ReviewTokenResponse, timeout_ms=1000
+            )
+
+        assert await review() is None, "not started"
+        await client.start(Store())
+        assert await review() is None, "no controller is known"
+        await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)
+        slow = [
+            asyncio.create_task(
+                client.call_in_background(NEVER_RESPONDED, {}, HeartbeatResponse, timeout_ms=60_000)
+            )
+            for _ in range(10)
+        ]
+        await asyncio.sleep(0)
+        assert await review() == controllers.response
+        for error, epoch in ((ErrorCode.UNKNOWN_SERVER_ERROR, 5), (ErrorCode.NONE, 4)):
+            controllers.response = ReviewTokenResponse(error, ControllerEpoch(epoch))
+            assert await review() is None
+        for task in slow:
+            task.cancel()
 
     asyncio.run(scenario())

@@ -54,3 +54,26 @@ def test_brokers_tell_what_their_pool_says_by_kafkas_names() -> None:
     reported = broker_configs(parse_settings([*GIVEN, *arguments]))
     assert (reported["num.partitions"], reported["offsets.retention.minutes"]) == ("12", "7")
     assert reported["group.initial.rebalance.delay.ms"] == "3000"
+
+
+def test_each_listener_authenticates_as_the_broker_unless_it_says_otherwise() -> None:
+    assert parse_settings(GIVEN).authenticated_listeners == frozenset()
+    listeners = ["--listeners=out:9094,in:9095", "--http-listeners=web:8081"]
+    closed = parse_settings(
+        [*GIVEN, *listeners, "--authentication=kubernetes", "--listener-authentication=out:none"]
+    )
+    assert closed.authenticated_listeners == {"", "in", "web"}
+    assert broker_configs(closed)["listeners"].startswith("SASL_PLAINTEXT://")
+    opened = parse_settings([*GIVEN, *listeners, "--listener-authentication=web:kubernetes"])
+    assert opened.authenticated_listeners == {"web"}
+    assert broker_configs(opened)["listeners"].startswith("PLAINTEXT://")
+
+
+@pytest.mark.parametrize(
+    "flag",
+    ["--authentication=yes", "--listener-authentication=out", "--listener-authentication=a:yes"],
+)
+def test_another_authentication_is_rejected(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse_settings([*GIVEN, flag])
+    assert "expected" in capsys.readouterr().err

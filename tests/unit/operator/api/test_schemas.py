@@ -170,7 +170,13 @@ def test_sentences_about_pools_stand_in_the_crds() -> None:
     sentences += validate(pool(quotas=[{"clientId": "a"}]))
     bad = [kafka_client("kafka", port=9092), kafka_client("b", port=9092)]
     sentences += validate(pool(listeners=bad) | {"metadata": {"name": "p" * 50}})
-    assert len(sentences) == 2 + 5
+    closed = [
+        kafka_client("a", port=9091),
+        kafka_client("b", port=9094, protocol="HTTP", authentication="none"),
+    ]
+    sentences += validate(pool(listeners=closed, security={"authentication": "kubernetes"}))
+    assert validate(pool(listeners=closed)) == []
+    assert len(sentences) == 2 + 5 + 2
     for sentence in sentences:
         assert sentence in text
 

@@ -180,3 +180,21 @@ def test_the_token_of_a_pod_is_for_the_controller_and_does_not_last() -> None:
         "mountPath": "/var/run/secrets/tidemark",
         "readOnly": True,
     } in mounts
+
+
+def test_authentication_of_clients_is_told_only_where_there_is_some() -> None:
+    def told(**spec: Any) -> tuple[dict[str, str], set[str]]:
+        (container,) = pod(broker_pool(replicas=3, **spec))["spec"]["containers"]
+        values = {each["name"]: each.get("value", "") for each in container["env"]}
+        names = {name for name in values if "AUTHENTICATION" in name}
+        return {name: values[name] for name in names}, {port["name"] for port in container["ports"]}
+
+    assert told() == ({}, {"kafka", "http"})
+    outside = {"name": "out", "type": "NodePort", "authentication": "none"}
+    assert told(security={"authentication": "kubernetes"}, listeners=[outside]) == (
+        {
+            "TIDEMARK_AUTHENTICATION": "kubernetes",
+            "TIDEMARK_LISTENER_AUTHENTICATION": "out:none",
+        },
+        {"kafka", "http", "replication", "out"},
+    )

@@ -9,6 +9,7 @@ from uuid import UUID
 import kafka.protocol.admin as admin
 import kafka.protocol.consumer as consumer
 import kafka.protocol.metadata as metadata
+import kafka.protocol.sasl as sasl
 import pytest
 from tidemark_broker.kafka_wire.messages.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS_API
 from tidemark_broker.kafka_wire.messages.client_quotas import (
@@ -43,6 +44,7 @@ from tidemark_broker.kafka_wire.messages.reassignments import (
     ELECT_LEADERS_API,
     LIST_PARTITION_REASSIGNMENTS_API,
 )
+from tidemark_broker.kafka_wire.messages.sasl import SASL_AUTHENTICATE_API, SASL_HANDSHAKE_API
 from tidemark_broker.kafka_wire.messages.schema import Api, TableReader, TableWriter
 from tidemark_broker.kafka_wire.messages.topics import (
     CREATE_PARTITIONS_API,
@@ -78,6 +80,8 @@ APIS = (
     OFFSET_COMMIT_API,
     OFFSET_DELETE_API,
     OFFSET_FETCH_API,
+    SASL_AUTHENTICATE_API,
+    SASL_HANDSHAKE_API,
     SYNC_GROUP_API,
 )
 # Newer than the peer's: held against Kafka's own classes (tests/fuzz).
@@ -93,7 +97,7 @@ CASES = [
 
 def connections_class(name: str, version: int) -> Any:
     found = next(
-        vars(module)[name] for module in (consumer, admin, metadata) if name in vars(module)
+        vars(module)[name] for module in (consumer, admin, metadata, sasl) if name in vars(module)
     )
     return found[version]
 

@@ -1,0 +1,86 @@
+"""Find out who the client of a request is: `Authorization: Bearer` with a token (RFC 6750).
+
+The same tokens and the same cache as on the Kafka port. Health and metrics need no token: probes
+and Prometheus have none, and no record is in them. What is found is in the request's scope, for
+hot routes and FastAPI's alike. A response that lasts ends with the token, or after an hour.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable
+
+from tidemark_protocol.access_messages import ANONYMOUS, Principal
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_broker.http.problems import HttpProblem, Outcome
+from tidemark_broker.http.request import LISTENER, PRINCIPAL, authorization_of
+from tidemark_broker.http.response import Scope
+from tidemark_broker.security.authenticator import Authenticator, AuthenticatorUnavailable
+from tidemark_broker.security.exchange import Review
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/healthy", "/ready", "/metrics"})
+_BEARER = re.compile(rb"(?i:bearer) +([A-Za-z0-9\-._~+/]+=*)")
+
+
+class NotAuthenticated(HttpProblem):
+    """An error: the request has no token, or one that is not valid."""
+
+    def __init__(self, scope: Scope, error: str, detail: str) -> None:
+        """Create it; `error` is one of RFC 6750, or "" without a token."""
+        super().__init__(ErrorCode.SASL_AUTHENTICATION_FAILED, detail, must_close=_has_body(scope))
+        self.challenge = 'Bearer realm="tidemark"' + (f', error="{error}"' if error else "")
+
+
+class HttpAuthentication:
+    def __init__(self, authenticator: Authenticator, requires: Callable[[str], bool]) -> None:
+        """Create it; `requires` says of a listener's name whether its clients authenticate."""
+        self._authenticator = authenticator
+        self._requires = requires
+
+    async def authenticate(self, scope: Scope) -> float | None:
+        """Set the principal of a request; return the loop's time at which that is over, or None.
+
+        Raises HttpProblem (401, 503).
+        """
+        if scope["path"] in OPEN_PATHS or not self._requires(scope.get(LISTENER, "")):
+            return None
+        review = await self._review(scope)
+        identity = review.identity
+        if identity is None:
+            raise NotAuthenticated(
+                scope, "invalid_token", f"the token is not valid: {review.reason}"
+            )
+        scope[PRINCIPAL] = identity.principal
+        session_ms = self._authenticator.session_ms(identity)
+        return asyncio.get_running_loop().time() + session_ms / 1000
+
+    async def _review(self, scope: Scope) -> Review:
+        authorization = authorization_of(scope)
+        if not authorization:
+            raise NotAuthenticated(scope, "", "expected Authorization: Bearer TOKEN, found none")
+        token = _BEARER.fullmatch(authorization)
+        if token is None:
+            raise NotAuthenticated(
+                scope, "invalid_request", "expected Authorization: Bearer TOKEN, found another form"
+            )
+        try:
+            return await self._authenticator.review_token(token[1].decode())
+        except AuthenticatorUnavailable as error:
+            raise HttpProblem(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"the client is not known yet: {error}",
+                status=503,
+                outcome=Outcome.NOT_WRITTEN,
+                retry_after_seconds=1,
+                must_close=_has_body(scope),
+            ) from error
+
+
+def principal_of(scope: Scope) -> Principal:
+    """Return who sent the request: ANONYMOUS where its listener does not ask."""
+    found: Principal = scope.get(PRINCIPAL, ANONYMOUS)
+    return found
+
+
+def _has_body(scope: Scope) -> bool:
+    return scope["method"] not in ("GET", "HEAD", "DELETE")
