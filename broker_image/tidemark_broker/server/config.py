@@ -258,7 +258,7 @@ def _parser() -> argparse.ArgumentParser:
         "--replication-port",
         type=int,
         default=int(env("TIDEMARK_REPLICATION_PORT", "9091")),
-        help="port for replicas of other brokers, open if clients authenticate (0: a free port)",
+        help="port for replicas of other brokers, with TLS or authentication (0: a free port)",
     )
     add("--rack", default=env("TIDEMARK_RACK", ""))
     add("--claim-uid", default=env("TIDEMARK_CLAIM_UID", ""))
@@ -300,12 +300,6 @@ def _add_tls_flags(parser: argparse.ArgumentParser) -> None:
         "--plain-listeners",
         default=env("TIDEMARK_PLAIN_LISTENERS", ""),
         help="names of listeners without TLS",
-    )
-    add(
-        "--replication-port",
-        type=int,
-        default=int(env("TIDEMARK_REPLICATION_PORT", "9091")),
-        help="port for other brokers, with TLS",
     )
     add(
         "--advertised-replication-port",
