@@ -130,6 +130,7 @@ def read_broker(item: Object) -> BrokerRecord | None:
                 int(endpoints["httpPort"]),
                 endpoints["advertisedHttpUrl"],
                 int(endpoints.get("replicationPort", 0)),
+                has_tls=bool(endpoints.get("tls", False)),
             ),
             rack=status.get("rack", ""),
             storage=StorageIdentity(

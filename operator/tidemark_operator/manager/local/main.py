@@ -165,7 +165,7 @@ class LocalCluster:
         self._queue = WorkQueue()
         controller_settings = ControllerSettings()
         self._address = f"{HOST}:{settings.controller_port}"
-        trust = BrokerTrust()
+        self._trust = trust = BrokerTrust()
         self._tls: LocalTls | None = None
         if settings.replication_port:
             self._tls = LocalTls(
@@ -301,7 +301,7 @@ class LocalCluster:
 
     async def _notify_when_ready(self) -> None:
         await notify_when_ready(
-            lambda: readiness_of(self._store, self.controller),
+            lambda: readiness_of(self._store, self.controller, self._trust),
             say,
             controller_url=self._url,
             data_dir=self._settings.data_dir,

@@ -4,14 +4,17 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from http import HTTPStatus
 
 import aiohttp
 from tidemark_protocol.condition_reasons import LASTING_REASONS
+from tidemark_protocol.controller_messages import Endpoints
 
 from tidemark_operator.api.kinds import BROKER_POOL, TOPIC, Object
 from tidemark_operator.controller.core.views import BrokerView
 from tidemark_operator.controller.service import ControllerService, NotController
 from tidemark_operator.manager.local.apply import NAMESPACE
+from tidemark_operator.security.broker_trust import BrokerTrust
 from tidemark_operator.store.object_store import ObjectStore
 
 DEFAULT_CONTROLLER_PORT = 17070
@@ -46,31 +49,34 @@ class Readiness:
         return f"{up} of {wanted} brokers up{waiting}"
 
 
-async def answers(url: str) -> bool:
-    """Return whether a broker's HTTP API is loaded, which is a moment after it is active."""
+async def answers(endpoints: Endpoints, trust: BrokerTrust) -> bool:
+    """Return whether a broker's HTTP API is loaded, which is a moment after it is active.
+
+    One that asks for a token is.
+    """
     timeout = aiohttp.ClientTimeout(total=2.0)
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
-            session.get(f"{url}/brokers") as response,
+            session.get(
+                f"{endpoints.advertised_http_url}/brokers", **trust.options(endpoints)
+            ) as response,
         ):
-            return response.status == 200
+            return response.status in (HTTPStatus.OK, HTTPStatus.UNAUTHORIZED)
     except (aiohttp.ClientError, TimeoutError, OSError):
         return False
 
 
-async def readiness_of(store: ObjectStore, controller: ControllerService) -> Readiness:
+async def readiness_of(
+    store: ObjectStore, controller: ControllerService, trust: BrokerTrust
+) -> Readiness:
     pools = []
     for pool in await store.list(BROKER_POOL, NAMESPACE):
         name = str(pool["metadata"]["name"])
         views: tuple[BrokerView, ...] = ()
         with contextlib.suppress(NotController):
             views = controller.brokers(f"{NAMESPACE}/{name}")
-        active = [
-            view
-            for view in views
-            if view.is_active and await answers(view.endpoints.advertised_http_url)
-        ]
+        active = [view for view in views if view.is_active and await answers(view.endpoints, trust)]
         pools.append(PoolReadiness(name, int(pool["spec"].get("replicas", 1)), tuple(active)))
     topics = await store.list(TOPIC, NAMESPACE)
     states = [(_topic_name(topic), _ready(topic)) for topic in topics]
