@@ -15,6 +15,7 @@ import random
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -40,6 +41,7 @@ from tidemark_operator.manager.json_log import set_up
 from tidemark_operator.manager.leadership import BrokerFailure, LeadershipRunner, is_pod_terminated
 from tidemark_operator.manager.lease_thread import LeaseThread
 from tidemark_operator.manager.loop_lag import LoopLagCollector
+from tidemark_operator.manager.operator_tls import OperatorTls
 from tidemark_operator.manager.watch import ClusterWatch, ObjectEvent
 from tidemark_operator.manager.web.forward import ForwardToLeader
 from tidemark_operator.manager.web.live_pools import LivePools
@@ -52,6 +54,7 @@ from tidemark_operator.reconcile.reconciler import Reconciler, WithAudits
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.resources.broker_pod import PodSettings
+from tidemark_operator.security.broker_trust import BrokerTrust
 from tidemark_operator.store import kubernetes
 from tidemark_operator.store.kubernetes import KubernetesStore
 from tidemark_operator.store.lease import ControllerLease, Leader, LeaseSettings
@@ -78,10 +81,17 @@ class OperatorSettings:
     controllers: str  # what brokers are told: host:port of the headless Service
     watch_namespaces: tuple[str, ...] = ()  # empty: all
     default_pool_spec: Object = field(default_factory=dict)
+    controllers_with_tls: str = ""  # for brokers of pools with TLS; "": the same host, its TLS port
     controller_port: int = 8070
+    controller_tls_port: int = 8443
     health_port: int = 8080
     log_level: str = "info"
     kubeconfig: str | None = None  # outside of a pod
+
+    @property
+    def tls_controllers(self) -> str:
+        host = self.controllers.rpartition(":")[0]
+        return self.controllers_with_tls or f"{host}:{self.controller_tls_port}"
 
     @property
     def identity(self) -> str:
@@ -143,12 +153,20 @@ class Operator:
             advertised_address=settings.address, installation=settings.namespace
         )
         self.store = IndexedStore(store)
+        trust = BrokerTrust()
+        self.tls = OperatorTls(
+            store,
+            settings.namespace,
+            wall_clock_s=time.time,
+            is_leading=lambda: self.controller.is_leading,
+            trust=trust,
+        )
         self.controller = ControllerService(
             self.store,
             settings=controller_settings,
             clock=MonotonicClock(),
             wall_clock_ms=wall_clock_ms,
-            probe=HttpProbe(controller_settings.probe_timeout_ms),
+            probe=HttpProbe(controller_settings.probe_timeout_ms, trust),
             on_change=self._on_change,
             rack_of=NodeRacks(store),
         )
@@ -159,7 +177,14 @@ class Operator:
         self._reconciler = Reconciler(
             self.store,
             self.controller,
-            PodRuntime(store, PodSettings(controllers=settings.controllers)),
+            PodRuntime(
+                store,
+                PodSettings(
+                    controllers=settings.controllers,
+                    controllers_with_tls=settings.tls_controllers,
+                ),
+                ensure_trust=self.tls.ensure_trust,
+            ),
             settings=ReconcilerSettings(default_pool_spec=settings.default_pool_spec),
             add=self._queue.add,
         )
@@ -253,10 +278,13 @@ async def run(settings: OperatorSettings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     watch = _watch(settings, operator, loop)
-    api = await serve(
+    topics = topic_calls(TopicAdmin(operator.store, operator.controller))
+    api = await serve(operator.controller, _listen(settings.controller_port), more_calls=topics)
+    tls_api = await serve(
         operator.controller,
-        _listen(settings.controller_port),
-        more_calls=topic_calls(TopicAdmin(operator.store, operator.controller)),
+        _listen(settings.controller_tls_port),
+        more_calls=topics | operator.tls.calls(),
+        tls=operator.tls.context,
     )
     health = await _serve_health(operator, settings.health_port)
     watch.start()
@@ -267,6 +295,7 @@ async def run(settings: OperatorSettings) -> None:
         await asyncio.to_thread(watch.stop)
         await operator.live_pools.close()
         await health.cleanup()
+        await tls_api.cleanup()
         await api.cleanup()
         await stores.open.close()
 
@@ -287,9 +316,10 @@ async def _until_stopped(
         lag = tasks.create_task(operator.loop_lag.run(), name="loop lag")
         events = tasks.create_task(operator.events.run(), name="Kubernetes Events")
         sweeps = tasks.create_task(operator.leading.sweep_forever(random.Random()), name="sweeps")
+        certificates = tasks.create_task(operator.tls.run(), name="certificates")
         stopping = tasks.create_task(stop.wait(), name="stop")
         await asyncio.wait((stopping, operator.ended), return_when=asyncio.FIRST_COMPLETED)
-        for task in (lease, lag, sweeps, events, stopping, opened):
+        for task in (lease, lag, sweeps, events, stopping, opened, certificates):
             task.cancel()
     if operator.ended.done() and not stop.is_set():
         raise OperatorEnded("the watch or the worker ended") from operator.ended.result()

@@ -83,6 +83,14 @@ class BrokerConfig:
     tls: TlsSettings = field(default_factory=TlsSettings)
     default_partitions: int = 1  # told as num.partitions; the operator makes the topics
 
+    @property
+    def tls_listeners(self) -> frozenset[str]:
+        """Return the named listeners with TLS."""
+        if not self.tls.is_enabled:
+            return frozenset()
+        names = {name for name, _ in (*self.listeners, *self.http_listeners)}
+        return frozenset(names - self.tls.plain_listeners)
+
 
 def parse_settings(arguments: list[str]) -> BrokerConfig:
     """Return the settings; an invalid one ends the process with a sentence and status 2."""

@@ -29,6 +29,15 @@ class ListenerSpec(msgspec.Struct, frozen=True, rename="camel"):
     advertised_host: str = ""  # "": the address of each broker's node
     annotations: dict[str, str] = {}
     protocol: str = "Kafka"  # | HTTP
+    tls: bool = True  # in a pool with TLS
+
+
+class TlsSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    enabled: bool = False
+
+
+class SecuritySpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    tls: TlsSpec = TlsSpec()
 
 
 class QuotaSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -80,6 +89,7 @@ class PoolSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     default_partitions: int  # of topics that clients create without a number
     client_quotas: tuple[QuotaSpec, ...] = msgspec.field(name="quotas")
     listeners: tuple[ListenerSpec, ...]
+    security: SecuritySpec = SecuritySpec()
     rack_key: str = ""  # the node label that names the rack; "": brokers say it themselves
     resources: Object = {}  # as in a container
     pod_template: Object = {}
