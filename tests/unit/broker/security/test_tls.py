@@ -1,11 +1,13 @@
 """Who gets in, and as whom, over real sockets."""
 
 import asyncio
+import contextlib
 import ssl
 import time
 from pathlib import Path
 
 import pytest
+from tidemark_broker.http.server import HttpTls, serve
 from tidemark_broker.kafka.network.socket_server import SocketServer
 from tidemark_broker.kafka_wire.messages.fetch import (
     FetchRequest,
@@ -15,6 +17,7 @@ from tidemark_broker.kafka_wire.messages.fetch import (
 from tidemark_broker.security.certificate_renewal import CertificateRenewal
 from tidemark_broker.security.private_key import PrivateKey
 from tidemark_broker.security.tls import BrokerTls, TrustedFile
+from tidemark_chaos.environments.processes import PortRange
 from tidemark_operator.security.certificate_authority import CertificateSubject
 from tidemark_protocol.access_messages import SignCertificateResponse
 from tidemark_protocol.certificate_names import (
@@ -26,6 +29,7 @@ from tidemark_protocol.ids import BrokerEpoch, BrokerId
 
 from tests.support.certificates import POOL, TestPool, new_authority
 from tests.support.kafka_test_client import KafkaTestClient, with_kafka_client
+from tests.unit.broker.http.fake_broker import fake_broker
 
 LEADER = BrokerId(1)
 SUBJECT = CertificateSubject(("a",))
@@ -288,3 +292,48 @@ def test_file_of_authorities_is_read_again(tmp_path: Path) -> None:
     ca_file.write_text(new_authority().certificate_pem)
     trusted.check()
     assert trusted.context is not before
+
+
+def test_http_port_has_tls_and_named_listeners_may_be_plain() -> None:
+    pool = TestPool()
+    context = ssl.create_default_context(cadata=pool.authority.certificate_pem)
+    request = b"GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
+
+    async def answer(port: int, context: ssl.SSLContext | None) -> bytes:
+        async with asyncio.timeout(10):
+            name = None if context is None else "localhost"
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", port, ssl=context, server_hostname=name
+            )
+            writer.write(request)
+            try:
+                return await reader.readline()
+            finally:
+                writer.transport.abort()
+
+    async def main() -> None:
+        stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
+        with PortRange(3) as ports:
+            serving = asyncio.create_task(
+                serve(
+                    fake_broker().app,
+                    host="127.0.0.1",
+                    port=ports.first,
+                    listeners={ports.first + 1: "safe", ports.first + 2: "old"},
+                    stop=stop,
+                    on_listening=listening.set_result,
+                    tls=HttpTls(pool.broker(1).clients, frozenset({"old"})),
+                )
+            )
+            await listening
+            for port, used in ((0, context), (1, context), (2, None)):
+                assert b" 200 " in await answer(ports.first + port, used)
+            for port in (0, 1):
+                with contextlib.suppress(OSError):
+                    assert b" 200 " not in await answer(ports.first + port, None)
+            with pytest.raises(ssl.SSLError):
+                await answer(ports.first + 2, context)
+            stop.set()
+            await serving
+
+    asyncio.run(main())
