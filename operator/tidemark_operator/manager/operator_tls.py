@@ -123,7 +123,10 @@ class OperatorTls:
         if pool is None or not pool.spec.security.tls.enabled:
             return None
         pod = await self._store.get(POD, namespace, broker_name(name, broker_id))
-        return self._authority(pool), broker_subject(pool, broker_id, _addresses(pod))
+        addresses = _addresses(pod)
+        if not addresses:  # its status may come later than its first request, which is retried
+            raise StoreError(f"Pod {namespace}/{broker_name(name, broker_id)} has no address yet")
+        return self._authority(pool), broker_subject(pool, broker_id, addresses)
 
     def _controller(self) -> AuthorityName:
         return AuthorityName(self._namespace, "tidemark-controller-ca", "Tidemark controller")

@@ -115,6 +115,15 @@ def test_keys_of_authorities_are_in_the_namespace_of_the_operator(tmp_path: Path
     with_tls(tmp_path, scenario)
 
 
+def test_broker_is_not_named_before_its_pod_has_an_address(tmp_path: Path) -> None:
+    async def scenario(tls: OperatorTls, store: SqliteStore) -> None:
+        response = await signed(tls)
+        assert response.error is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert "no address yet" in response.message
+
+    with_tls(tmp_path, scenario)
+
+
 def test_pool_without_tls_gets_no_certificate(tmp_path: Path) -> None:
     async def scenario(tls: OperatorTls, store: SqliteStore) -> None:
         assert (await signed(tls)).error is ErrorCode.INVALID_REQUEST
