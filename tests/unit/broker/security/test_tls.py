@@ -29,6 +29,7 @@ from tidemark_protocol.ids import BrokerEpoch, BrokerId
 
 from tests.support.certificates import POOL, TestPool, new_authority
 from tests.support.kafka_test_client import KafkaTestClient, with_kafka_client
+from tests.support.waiting import eventually
 from tests.unit.broker.http.fake_broker import fake_broker
 
 LEADER = BrokerId(1)
@@ -335,5 +336,34 @@ def test_http_port_has_tls_and_named_listeners_may_be_plain() -> None:
                 await answer(ports.first + 2, context)
             stop.set()
             await serving
+
+    asyncio.run(main())
+
+
+def test_renewal_goes_on_when_the_listener_cannot_be_renewed(tmp_path: Path) -> None:
+    pool = TestPool()
+    ca_file = tmp_path / "ca.crt"
+    ca_file.write_text(pool.authority.certificate_pem)
+    tls = pool.broker(1, life_s=1)
+    calls = 0
+
+    async def sign(request_pem: str) -> SignCertificateResponse | None:
+        issued = pool.authority.issue(request_pem, SUBJECT, now_s=int(time.time()), life_s=2)
+        return SignCertificateResponse(
+            ErrorCode.NONE,
+            certificate_pem=issued.pem,
+            authorities_pem=pool.authority.certificate_pem,
+        )
+
+    async def on_renewed() -> None:
+        nonlocal calls
+        calls += 1
+        raise OSError("too many open files")
+
+    async def main() -> None:
+        renewal = CertificateRenewal(tls, TrustedFile(ca_file), sign=sign, wall_clock_s=time.time)
+        running = asyncio.create_task(renewal.run(on_renewed))
+        await eventually(lambda: calls > 1)
+        running.cancel()
 
     asyncio.run(main())
