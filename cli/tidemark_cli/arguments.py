@@ -11,6 +11,7 @@ import difflib
 import importlib
 import importlib.metadata
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
@@ -19,6 +20,7 @@ from typing import Any, NoReturn
 
 from tidemark_client.errors import EXIT_DEFECT, EXIT_USAGE, CommandFailed
 from tidemark_client.local_brokers import LOCAL_CONTROLLER_URL
+from tidemark_client.trust import CA_FILE_VARIABLE
 
 from tidemark_cli.moments import is_relative
 from tidemark_cli.output import Output
@@ -29,10 +31,16 @@ COMMANDS = (
     "completion",
 )  # fmt: skip
 WITHOUT_TARGET = frozenset({"dev", "demo", "chaos", "audit", "completion"})
-TARGET_OPTIONS = ("server", "context", "namespace", "pool")
+
+
+def _flag(option: str) -> str:
+    return f"--{option.replace('_', '-')}"
+
+
+TARGET_OPTIONS = ("server", "context", "namespace", "pool", "ca_file")
 OPTIONS_WITH_TIME = frozenset({"--from", "--to"})
 OPTIONS_WITH_VALUE = frozenset(
-    {"-o", "--output", "-n", *(f"--{option}" for option in TARGET_OPTIONS)}
+    {"-o", "--output", "-n", *(_flag(option) for option in TARGET_OPTIONS)}
 )
 
 
@@ -137,6 +145,13 @@ def add_target_arguments(parser: argparse.ArgumentParser) -> None:
         help="namespace on Kubernetes (default: the context's)",
     )
     parser.add_argument(
+        "--ca-file",
+        metavar="FILE",
+        default=argparse.SUPPRESS,
+        help=f"certificate authorities (PEM) to trust on https (default: ${CA_FILE_VARIABLE}, "
+        "then those of the system)",
+    )
+    parser.add_argument(
         "--pool",
         default=argparse.SUPPRESS,
         help="the BrokerPool (default: that of the topic; default where it is new)",
@@ -195,7 +210,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         top.error(f"unrecognized arguments: {' '.join(rest)}{near or ';'} {known}")
     given = [option for option in TARGET_OPTIONS if getattr(parsed, option) is not None]
     if parsed.command in WITHOUT_TARGET and given:
-        top.error(f"`tidemark {parsed.command}` has no --{given[0]}")
+        top.error(f"`tidemark {parsed.command}` has no {_flag(given[0])}")
     return parsed
 
 
@@ -207,6 +222,8 @@ def parse_and_run(arguments: Sequence[str], *, is_own_process: bool = False) -> 
     """
     parsed = parse(arguments)
     output = Output(is_json=parsed.output == "json")
+    if parsed.ca_file is not None:  # of this process, and of those that it starts
+        os.environ[CA_FILE_VARIABLE] = parsed.ca_file
     try:
         module = _module_of(parsed.command)
         if is_own_process and hasattr(module, "prepare_process"):

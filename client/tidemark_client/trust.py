@@ -3,23 +3,28 @@
 TIDEMARK_CA_FILE (`--ca-file`) names a file of certificate authorities (PEM), which are trusted
 instead of those of the system. On loopback the authorities of `tidemark dev --tls` are trusted
 without it. A file is read again when it changes, as authorities are replaced.
+
+`ssl` is imported with the first use, because its import takes longer than many a command.
 """
 
 import os
-import ssl
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tidemark_protocol.local_profile import read_profile, read_profiles
 
 from tidemark_client.errors import EXIT_USAGE, CommandFailed
 
+if TYPE_CHECKING:
+    import ssl
+
 CA_FILE_VARIABLE = "TIDEMARK_CA_FILE"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-def tls_context(url: str) -> ssl.SSLContext | None:
+def tls_context(url: str) -> "ssl.SSLContext | None":
     """Return the context of requests to this URL; None for one without TLS.
 
     Raises CommandFailed if the file of authorities cannot be used.
@@ -31,7 +36,7 @@ def tls_context(url: str) -> ssl.SSLContext | None:
     return context_for(parts.hostname or "") if parts.scheme == "https" else None
 
 
-def context_for(host: str) -> ssl.SSLContext:
+def context_for(host: str) -> "ssl.SSLContext":
     """Return the context of connections to this host.
 
     Raises CommandFailed if the file of authorities cannot be used.
@@ -49,7 +54,9 @@ def is_local_tls(port: int) -> bool:
     return read_profile(port) is not None
 
 
-def _of_file(named: str) -> ssl.SSLContext:
+def _of_file(named: str) -> "ssl.SSLContext":
+    import ssl
+
     try:
         return _context(((named, Path(named).stat().st_mtime_ns),))
     except (OSError, ssl.SSLError) as error:
@@ -63,8 +70,10 @@ def _of_file(named: str) -> ssl.SSLContext:
 
 
 @lru_cache(maxsize=8)
-def _context(files: tuple[tuple[str, int], ...]) -> ssl.SSLContext:
+def _context(files: tuple[tuple[str, int], ...]) -> "ssl.SSLContext":
     """Return a context that trusts these files (with their times), or else the system's."""
+    import ssl
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if not files:

@@ -45,6 +45,7 @@ from tidemark_operator.manager.json_log import set_up
 from tidemark_operator.manager.leadership import BrokerFailure, LeadershipRunner, is_pod_terminated
 from tidemark_operator.manager.lease_thread import LeaseThread
 from tidemark_operator.manager.loop_lag import LoopLagCollector
+from tidemark_operator.manager.operator_tls import OperatorTls
 from tidemark_operator.manager.watch import ClusterWatch, ObjectEvent
 from tidemark_operator.manager.web.actions import add_action_routes
 from tidemark_operator.manager.web.forward import ForwardToLeader
@@ -58,6 +59,7 @@ from tidemark_operator.reconcile.reconciler import Reconciler, WithAudits
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.resources.broker_pod import PodSettings
+from tidemark_operator.security.broker_trust import BrokerTrust
 from tidemark_operator.security.credentials import CREDENTIALS_LABEL, CredentialSecrets
 from tidemark_operator.security.kubernetes_clients import KubernetesClients
 from tidemark_operator.store import kubernetes
@@ -86,13 +88,20 @@ class OperatorSettings:
     controllers: str  # what brokers are told: host:port of the headless Service
     watch_namespaces: tuple[str, ...] = ()  # empty: all
     default_pool_spec: Object = field(default_factory=dict)
+    controllers_with_tls: str = ""  # for brokers of pools with TLS; "": the same host, its TLS port
     controller_port: int = 8070
+    controller_tls_port: int = 8443
     health_port: int = 8080
     people_port: int = 8081  # on loopback only
     security: SecuritySettings = SecuritySettings()
     log_level: str = "info"
     has_web_actions: bool = False  # on the live page
     kubeconfig: str | None = None  # outside of a pod
+
+    @property
+    def tls_controllers(self) -> str:
+        host = self.controllers.rpartition(":")[0]
+        return self.controllers_with_tls or f"{host}:{self.controller_tls_port}"
 
     @property
     def identity(self) -> str:
@@ -181,12 +190,20 @@ class Operator:
             advertised_address=settings.address, installation=settings.namespace
         )
         self.store = IndexedStore(store)
+        trust = BrokerTrust()
+        self.tls = OperatorTls(
+            store,
+            settings.namespace,
+            wall_clock_s=time.time,
+            is_leading=lambda: self.controller.is_leading,
+            trust=trust,
+        )
         self.controller = ControllerService(
             self.store,
             settings=controller_settings,
             clock=MonotonicClock(),
             wall_clock_ms=wall_clock_ms,
-            probe=HttpProbe(controller_settings.probe_timeout_ms),
+            probe=HttpProbe(controller_settings.probe_timeout_ms, trust),
             on_change=self._on_change,
             rack_of=NodeRacks(store),
         )
@@ -199,8 +216,10 @@ class Operator:
             store,
             PodSettings(
                 controllers=settings.controllers,
+                controllers_with_tls=settings.tls_controllers,
                 keeps_pods_without_token=settings.security.accepts_old_brokers,
             ),
+            ensure_trust=self.tls.ensure_trust,
         )
         self._reconciler = Reconciler(
             self.store,
@@ -299,14 +318,23 @@ async def run(settings: OperatorSettings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     watch = _watch(settings, operator, loop)
+    calls = {
+        **topic_calls(TopicAdmin(operator.store, operator.controller)),
+        **review_calls(_client_reviews(settings, operator, stores.open)),
+    }
+    middlewares = [operator.security.on_network]
     api = await serve(
         operator.controller,
         _listen(settings.controller_port),
-        more_calls={
-            **topic_calls(TopicAdmin(operator.store, operator.controller)),
-            **review_calls(_client_reviews(settings, operator, stores.open)),
-        },
-        middlewares=[operator.security.on_network],
+        more_calls=calls,
+        middlewares=middlewares,
+    )
+    tls_api = await serve(
+        operator.controller,
+        _listen(settings.controller_tls_port),
+        more_calls=calls | operator.tls.calls(),
+        middlewares=middlewares,
+        tls=operator.tls.context,
     )
     health = await _serve_health(operator, settings)
     people = await _serve_people(operator, settings)
@@ -317,7 +345,7 @@ async def run(settings: OperatorSettings) -> None:
     finally:
         await asyncio.to_thread(watch.stop)
         await operator.live_pools.close()
-        for runner in (people, health, api):
+        for runner in (people, health, tls_api, api):
             await runner.cleanup()
         await operator.security.close()
         await stores.open.close()
@@ -351,9 +379,10 @@ async def _until_stopped(
         lag = tasks.create_task(operator.loop_lag.run(), name="loop lag")
         events = tasks.create_task(operator.events.run(), name="Kubernetes Events")
         sweeps = tasks.create_task(operator.leading.sweep_forever(random.Random()), name="sweeps")
+        certificates = tasks.create_task(operator.tls.run(), name="certificates")
         stopping = tasks.create_task(stop.wait(), name="stop")
         await asyncio.wait((stopping, operator.ended), return_when=asyncio.FIRST_COMPLETED)
-        for task in (lease, lag, sweeps, events, stopping, opened):
+        for task in (lease, lag, sweeps, events, stopping, opened, certificates):
             task.cancel()
     if operator.ended.done() and not stop.is_set():
         raise OperatorEnded("the watch or the worker ended") from operator.ended.result()

@@ -9,6 +9,7 @@ import gc
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import urllib.request
@@ -35,8 +36,9 @@ class LocalCluster:
     manifest: str = ORDERS
     brokers: int = 3
     process: subprocess.Popen[bytes] | None = None
-    ports: PortRange = field(default_factory=lambda: PortRange(12))
+    ports: PortRange = field(default_factory=lambda: PortRange(15))
     environment: dict[str, str] = field(default_factory=dict)  # of brokers, too
+    is_tls: bool = False
     arguments: tuple[str, ...] = ()  # more of `tidemark dev`
 
     @property
@@ -45,10 +47,25 @@ class LocalCluster:
 
     @property
     def controller_url(self) -> str:
-        return f"http://127.0.0.1:{self.first_port + 11}"
+        return f"{self.scheme}://127.0.0.1:{self.first_port + 11}"
+
+    @property
+    def scheme(self) -> str:
+        return "https" if self.is_tls else "http"
+
+    @property
+    def ca_file(self) -> Path:
+        return self.data_dir / "tls" / "ca.crt"
+
+    def context(self) -> ssl.SSLContext | None:
+        if not self.is_tls:
+            return None
+        if not self.ca_file.is_file():
+            raise ConnectionError("the authorities are not written yet")
+        return ssl.create_default_context(cafile=str(self.ca_file))
 
     def broker_url(self, broker_id: int) -> str:
-        return f"http://127.0.0.1:{self.first_port + broker_id}"
+        return f"{self.scheme}://127.0.0.1:{self.first_port + broker_id}"
 
     def token_file(self, broker_id: int) -> Path:
         """The token by which the controller knows the broker."""
@@ -71,6 +88,7 @@ class LocalCluster:
                     *("--kafka-port", str(self.first_port + 5)),
                     *("--controller-port", str(self.first_port + 11)),
                     *("-f", str(manifest)),
+                    *self._tls_arguments(),
                     *self.arguments,
                 ],
                 env=os.environ | self.environment,
@@ -78,6 +96,10 @@ class LocalCluster:
                 stderr=log_file,
                 start_new_session=True,
             )
+
+    def _tls_arguments(self) -> tuple[str, ...]:
+        port = str(self.first_port + 12)
+        return ("--tls", "--replication-port", port) if self.is_tls else ()
 
     def stop(self) -> int:
         """Ctrl-C; returns the exit code."""
@@ -111,7 +133,7 @@ class LocalCluster:
 
     def pool(self) -> dict[str, Any]:
         """Brokers and topics of the pool `default`, as /v1/status has them."""
-        pools = get_json(self.controller_url + "/v1/status")["pools"]
+        pools = get_json(self.controller_url + "/v1/status", context=self.context())["pools"]
         found: dict[str, Any] | None = next(
             (pool for pool in pools if pool["pool"] == "default/default"), None
         )
@@ -144,7 +166,9 @@ class LocalCluster:
                 for partition in found[0]["partitions"]
             )
             return is_in_sync and all(
-                knows_leaders(broker["advertisedHttpUrl"], topic, self.token("admin"))
+                knows_leaders(
+                    broker["advertisedHttpUrl"], topic, self.token("admin"), self.context()
+                )
                 for broker in pool["brokers"]
                 if broker["state"] == "Active"
             )
@@ -185,17 +209,25 @@ def running(data_dir: Path, **settings: Any) -> Iterator[LocalCluster]:
         cluster.ports.close()
 
 
-def knows_leaders(broker_url: str, topic: str, token: str = "") -> bool:
+def knows_leaders(
+    broker_url: str, topic: str, token: str = "", context: ssl.SSLContext | None = None
+) -> bool:
     """Of every partition: the topic's name may be known before that."""
-    found = get_json(f"{broker_url}/topics/{topic}", token=token)
+    found = get_json(f"{broker_url}/topics/{topic}", token=token, context=context)
     leaders = [partition["leader"] for partition in found["partitions"]]
     return len(leaders) == found["partition_count"] and min(leaders) >= 0
 
 
-def get_json(url: str, *, timeout_seconds: float = 5.0, token: str = "") -> Any:
+def get_json(
+    url: str,
+    *,
+    timeout_seconds: float = 5.0,
+    token: str = "",
+    context: ssl.SSLContext | None = None,
+) -> Any:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     request = urllib.request.Request(url, headers=headers)
-    with urllib.request.urlopen(request, timeout=timeout_seconds) as response:
+    with urllib.request.urlopen(request, timeout=timeout_seconds, context=context) as response:
         return json.loads(response.read())
 
 
@@ -203,7 +235,7 @@ def run_command(cluster: LocalCluster, *arguments: str) -> subprocess.CompletedP
     """The `tidemark` command against this cluster."""
     return subprocess.run(
         [sys.executable, "-m", "tidemark_cli.main", *arguments],
-        env={**os.environ, "TIDEMARK_SERVER": cluster.controller_url},
+        env={**os.environ, **cluster.environment, "TIDEMARK_SERVER": cluster.controller_url},
         capture_output=True,
         text=True,
         timeout=60,

@@ -27,7 +27,8 @@ def client_url(metadata: MetadataCache, broker_id: BrokerId, listener: str) -> s
     if known is None:
         return ""
     host = f"[{known.host}]" if ":" in known.host else known.host
-    return f"http://{host}:{known.port}"
+    scheme = "https" if listener in metadata.tls_listeners else "http"
+    return f"{scheme}://{host}:{known.port}"
 
 
 MAX_TOPIC_NAME = 249

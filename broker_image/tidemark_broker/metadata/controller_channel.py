@@ -179,8 +179,10 @@ class ControllerChannel:
         *,
         pool: str,
         broker_id: BrokerId,
+        has_tls: bool = False,
     ) -> None:
         """Create a channel; `new_transport` is called twice, each with connections of its own."""
+        self._has_tls = has_tls
         self.pool = pool
         self.broker_epoch = BrokerEpoch(NO_EPOCH)
         self.controller_epoch = ControllerEpoch(NO_EPOCH)
@@ -223,6 +225,8 @@ class ControllerChannel:
             named = Address.parse(controller_address)
         except ValueError:
             return
+        if self._has_tls:  # standbys name the port without TLS
+            named = Address(named.host, self._names[0].port)
         if named not in (requested, self._hung) and named not in self._candidates[:1]:
             self._candidates.insert(0, named)
 

@@ -64,7 +64,9 @@ class PushBegun:
 class MetadataCache:
     """The metadata of a broker. One event loop owns it; every method is synchronous."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls_listeners: frozenset[str] = frozenset()) -> None:
+        """Create an empty cache; `tls_listeners` are this broker's named ones with TLS."""
+        self.tls_listeners = tls_listeners
         self.controller_epoch = ControllerEpoch(-1)
         self.image_version = -1
         self.topics: dict[str, TopicState] = {}

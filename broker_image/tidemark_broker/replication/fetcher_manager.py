@@ -6,6 +6,8 @@ the metadata, never by name.
 """
 
 import asyncio
+import logging
+import ssl
 from collections.abc import Callable, Iterable, Sequence
 
 from tidemark_protocol.controller_messages import Endpoints
@@ -21,6 +23,8 @@ from tidemark_broker.security.peer_addresses import PLAIN, PeerAddresses
 CONNECT_TIMEOUT_SECONDS = 1.0
 FIRST_RECONNECT_SECONDS = 0.02
 MAX_RECONNECT_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
 
 Notify = Callable[[BrokerId], None]
 
@@ -47,6 +51,7 @@ class ReplicaFetcher:
         self._endpoints: Endpoints | None = None
         self._changed = asyncio.Event()
         self._is_reconnecting = False  # of our own will
+        self._tls_problem = ""
 
     @property
     def follows_anything(self) -> bool:
@@ -123,7 +128,8 @@ class ReplicaFetcher:
                 )
         except TimeoutError:
             return False
-        except OSError:
+        except OSError as error:
+            self._log_rejected_certificate(error)
             self._report(endpoints)
             return False
         self._connection = connection
@@ -136,6 +142,15 @@ class ReplicaFetcher:
             connection.close()
         self._report(endpoints)
         return True
+
+    def _log_rejected_certificate(self, error: OSError) -> None:
+        """Log that TLS failed, once for each reason; the connection is tried again and again."""
+        if isinstance(error, ssl.SSLError) and str(error) != self._tls_problem:
+            self._tls_problem = str(error)
+            _log.error(
+                "connection to leader rejected",
+                extra={"leader": self.leader_id, "reason": self._tls_problem},
+            )
 
     def _report(self, endpoints: Endpoints) -> None:
         """Suspect the leader, unless we left it or it is known to be elsewhere by now."""

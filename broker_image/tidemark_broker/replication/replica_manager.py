@@ -129,9 +129,10 @@ class ReplicaManager:
         wall_clock_s: Callable[[], float],
         clock: Clock = monotonic_ms,
         replica_fetch_max_bytes: int = REPLICA_FETCH_MAX_BYTES,
+        tls_listeners: frozenset[str] = frozenset(),
     ) -> None:
         """Create a manager of no replicas; `open` adds those of the log directory."""
-        self.metadata = MetadataCache()
+        self.metadata = MetadataCache(tls_listeners)
         self.is_stopped = False
         self.failed_replicas: dict[TopicPartition, str] = {}  # roles not taken, damaged logs
         self.corrupt = CorruptionRepair(

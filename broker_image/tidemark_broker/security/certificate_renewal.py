@@ -59,7 +59,10 @@ class CertificateRenewal:
                     max(FIRST_RETRY_SECONDS, min(left_s / 3, RENEWAL_RETRY_SECONDS))
                 )
                 self._controllers.check()
-            await on_renewed()
+            try:
+                await on_renewed()
+            except OSError as error:  # no file to spare: the former listener stays until the next
+                _log.error("listener not renewed", extra={"reason": str(error)})
 
     async def _wait_until(self, due_s: float) -> None:
         """Wait, and look meanwhile whether the controller's authorities changed."""

@@ -167,6 +167,7 @@ class BrokerServer(PartitionObserver):
             scheduler=self._loop,
             wall_clock_s=environment.wall_clock_s,
             replica_fetch_max_bytes=settings.replica_fetch_max_bytes,
+            tls_listeners=settings.tls_listeners,
         )
         metadata = self.partitions.metadata
         self._channel = ControllerChannel(
@@ -174,6 +175,7 @@ class BrokerServer(PartitionObserver):
             environment.new_controller_transport,
             pool=settings.pool,
             broker_id=settings.broker_id,
+            has_tls=settings.tls.ca_file is not None,
         )
         self.producer_ids = ProducerIdManager(self._channel.request_producer_ids)
         self.leader_changes = LeaderChanges(metadata, scheduler=self._loop)

@@ -107,6 +107,14 @@ class BrokerConfig:
         names = ("", *(name for name, _ in (*self.listeners, *self.http_listeners)))
         return frozenset(filter(self.requires_authentication, names))
 
+    @property
+    def tls_listeners(self) -> frozenset[str]:
+        """Return the named listeners with TLS."""
+        if not self.tls.is_enabled:
+            return frozenset()
+        names = {name for name, _ in (*self.listeners, *self.http_listeners)}
+        return frozenset(names - self.tls.plain_listeners)
+
 
 def parse_settings(arguments: list[str]) -> BrokerConfig:
     """Return the settings; an invalid one ends the process with a sentence and status 2."""

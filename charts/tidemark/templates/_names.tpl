@@ -59,6 +59,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - apiGroups: [""]
   resources: [events]                   # incidents of audits, and what the controller decides
   verbs: [get, create, update]          # the same again raises an Event's count
+- apiGroups: [""]
+  resources: [configmaps]               # <pool>-trust: certificate authorities of a pool with TLS
+  verbs: [get, create, update]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, create]

@@ -30,10 +30,16 @@ class ListenerSpec(msgspec.Struct, frozen=True, rename="camel"):
     annotations: dict[str, str] = {}
     protocol: str = "Kafka"  # | HTTP
     authentication: str = ""  # none | kubernetes; "": the pool's
+    tls: bool = True  # in a pool with TLS
+
+
+class TlsSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    enabled: bool = False
 
 
 class SecuritySpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    authentication: str  # none | kubernetes
+    authentication: str = "none"  # | kubernetes
+    tls: TlsSpec = TlsSpec()
 
 
 class QuotaSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -85,7 +91,7 @@ class PoolSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     default_partitions: int  # of topics that clients create without a number
     client_quotas: tuple[QuotaSpec, ...] = msgspec.field(name="quotas")
     listeners: tuple[ListenerSpec, ...]
-    security: SecuritySpec
+    security: SecuritySpec = SecuritySpec()
     rack_key: str = ""  # the node label that names the rack; "": brokers say it themselves
     resources: Object = {}  # as in a container
     pod_template: Object = {}

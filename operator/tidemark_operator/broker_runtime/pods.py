@@ -4,6 +4,7 @@ Claims have no owner reference and are deleted only by their own copy of the pol
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import assert_never
 
 from tidemark_protocol.ids import BrokerId
@@ -57,8 +58,16 @@ from tidemark_operator.store.object_store import AlreadyExists, Conflict, Object
 
 
 class PodRuntime:
-    def __init__(self, store: ObjectStore, settings: PodSettings) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        settings: PodSettings,
+        *,
+        ensure_trust: Callable[[BrokerPool], Awaitable[None]] | None = None,
+    ) -> None:
+        """Create it; `ensure_trust` writes what pods of a pool with TLS mount."""
         self._store = store
+        self._ensure_trust = ensure_trust
         self._settings = settings
 
     async def observe(self, pool: BrokerPool) -> ObservedPool:
@@ -153,6 +162,8 @@ class PodRuntime:
         if claim is None or "deletionTimestamp" in claim["metadata"]:
             return  # a later pass, woken by the pool's own events, makes it first
         claim_uid = claim["metadata"]["uid"]
+        if pool.spec.security.tls.enabled and self._ensure_trust is not None:
+            await self._ensure_trust(pool)
         manifest = broker_pod_manifest(
             pool, broker_id, claim_uid=claim_uid, settings=self._settings
         )

@@ -198,6 +198,8 @@ class ProcessesRuntime:
             self._settings.kafka_port + offset,
         )
         tls = self._settings.tls
+        if tls is None and pool.spec.security.tls.enabled:
+            raise OSError(f"pool {pool.name} has spec.security.tls: start `tidemark dev --tls`")
         ports = [http_port, kafka_port]
         if tls is not None:
             ports.append(tls.replication_port + offset)

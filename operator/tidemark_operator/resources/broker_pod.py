@@ -25,6 +25,7 @@ from tidemark_operator.resources.pod_template import (
     restricted_pod,
     template_digest,
 )
+from tidemark_operator.resources.secret import ALL_BUNDLE_KEY, trust_name
 
 DATA_DIRECTORY = "/var/lib/tidemark"
 KAFKA_PORT = 9092
@@ -32,7 +33,8 @@ HTTP_PORT = 8080
 TOKEN_VARIABLE = "TIDEMARK_CONTROLLER_TOKEN_FILE"
 TOKEN_DIRECTORY = "/var/run/secrets/tidemark"
 TOKEN_SECONDS = 3600  # the kubelet replaces it after four fifths of that
-REPLICATION_PORT = 9091  # open where clients authenticate
+REPLICATION_PORT = 9091  # open with TLS, and where clients authenticate
+TRUST_DIRECTORY = "/etc/tidemark/trust"
 TERMINATION_GRACE_S = 30
 # Recovery of a big log after a kill reads what was not checkpointed: an hour, then give up.
 STARTUP_BUDGET_S = 3600
@@ -44,6 +46,7 @@ class PodSettings:
 
     # Where brokers find the controller: host:port of the operator's headless Service.
     controllers: str = "tidemark-operator:8070"
+    controllers_with_tls: str = "tidemark-operator:8443"
     log_format: str = "json"
     # Whether pods of the former release, without a token, stay while nothing else changes.
     keeps_pods_without_token: bool = False
@@ -125,6 +128,7 @@ def _manifest(
             },
             {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
             controller_token_volume(),
+            *_trust_volume(pool),
         ],
     }
     for name in ("nodeSelector", "tolerations", "priorityClassName"):
@@ -142,6 +146,7 @@ def _manifest(
                 "prometheus.io/scrape": "true",
                 "prometheus.io/port": str(HTTP_PORT),
                 "prometheus.io/path": "/metrics",
+                **({"prometheus.io/scheme": "https"} if pool.spec.security.tls.enabled else {}),
             },
             "ownerReferences": [pool_owner_reference(pool)],
         },
@@ -181,6 +186,7 @@ def _broker_container(
     pool: BrokerPool, broker_id: BrokerId, claim_uid: str, settings: PodSettings
 ) -> Object:
     service = f"{broker_name(pool.name, broker_id)}.{pool.namespace}.svc"
+    has_tls = pool.spec.security.tls.enabled
     return {
         "name": "broker",
         "image": pool.spec.image,
@@ -189,11 +195,14 @@ def _broker_container(
             {"name": "TIDEMARK_BROKER_ID", "value": str(broker_id)},
             {"name": "TIDEMARK_POOL", "value": pool.pool},
             {"name": "TIDEMARK_DATA_DIR", "value": DATA_DIRECTORY},
-            {"name": "TIDEMARK_CONTROLLERS", "value": settings.controllers},
+            {
+                "name": "TIDEMARK_CONTROLLERS",
+                "value": settings.controllers_with_tls if has_tls else settings.controllers,
+            },
             {"name": TOKEN_VARIABLE, "value": f"{TOKEN_DIRECTORY}/token"},
             {
                 "name": "TIDEMARK_ADVERTISED_HTTP_URL",
-                "value": f"http://{service}:{HTTP_PORT}",
+                "value": f"{'https' if has_tls else 'http'}://{service}:{HTTP_PORT}",
             },
             {"name": "TIDEMARK_CLAIM_UID", "value": claim_uid},
             {"name": "TIDEMARK_LOG_FORMAT", "value": settings.log_format},
@@ -209,6 +218,7 @@ def _broker_container(
             ),
             *_topic_creation_env(pool),
             *_default_partitions_env(pool),
+            *_tls_env(pool),
             _from_field("TIDEMARK_POD_UID", "metadata.uid"),
             _from_field("TIDEMARK_ADVERTISED_HOST", "status.podIP"),
         ],
@@ -219,15 +229,20 @@ def _broker_container(
             *({"name": each.name, "containerPort": each.port} for each in pool.spec.listeners),
         ],
         "resources": pool.spec.resources,
-        "startupProbe": _http_probe("/healthz", period_s=1, failures=STARTUP_BUDGET_S),
+        "startupProbe": _http_probe(pool, "/healthz", period_s=1, failures=STARTUP_BUDGET_S),
         # Cheap and local: never depends on peers or the controller.
-        "livenessProbe": _http_probe("/healthz", period_s=10, failures=6),
-        "readinessProbe": _http_probe("/readyz", period_s=1, failures=2),
+        "livenessProbe": _http_probe(pool, "/healthz", period_s=10, failures=6),
+        "readinessProbe": _http_probe(pool, "/readyz", period_s=1, failures=2),
         "securityContext": restricted_container(),
         "volumeMounts": [
             {"name": "data", "mountPath": DATA_DIRECTORY},
             {"name": "tmp", "mountPath": "/tmp"},
             {"name": CONTROLLER_TOKEN_VOLUME, "mountPath": TOKEN_DIRECTORY, "readOnly": True},
+            *(
+                [{"name": "trust", "mountPath": TRUST_DIRECTORY, "readOnly": True}]
+                if has_tls
+                else []
+            ),
         ],
     }
 
@@ -257,7 +272,8 @@ def _authentication_env(pool: BrokerPool) -> list[Object]:
 
 
 def _replication_port(pool: BrokerPool) -> list[Object]:
-    if pool.spec.security.authentication == "none":
+    security = pool.spec.security
+    if security.authentication == "none" and not security.tls.enabled:
         return []
     return [{"name": "replication", "containerPort": REPLICATION_PORT}]
 
@@ -276,9 +292,32 @@ def _default_partitions_env(pool: BrokerPool) -> list[Object]:
     return [value] if pool.spec.default_partitions != 1 else []
 
 
-def _http_probe(path: str, *, period_s: int, failures: int) -> Object:
+def _tls_env(pool: BrokerPool) -> list[Object]:
+    """Return the variables of a pool with TLS only: pods of others are not replaced."""
+    if not pool.spec.security.tls.enabled:
+        return []
+    found = [
+        {"name": "TIDEMARK_TLS", "value": "true"},
+        # Commands in the pod trust it too.
+        {"name": "TIDEMARK_CA_FILE", "value": f"{TRUST_DIRECTORY}/{ALL_BUNDLE_KEY}"},
+    ]
+    plain = ",".join(each.name for each in pool.spec.listeners if not each.tls)
+    if plain:
+        found.append({"name": "TIDEMARK_PLAIN_LISTENERS", "value": plain})
+    return found
+
+
+def _trust_volume(pool: BrokerPool) -> list[Object]:
+    if not pool.spec.security.tls.enabled:
+        return []
+    return [{"name": "trust", "configMap": {"name": trust_name(pool.name)}}]
+
+
+def _http_probe(pool: BrokerPool, path: str, *, period_s: int, failures: int) -> Object:
+    # The kubelet verifies no certificate.
+    scheme = {"scheme": "HTTPS"} if pool.spec.security.tls.enabled else {}
     return {
-        "httpGet": {"path": path, "port": "http"},
+        "httpGet": {"path": path, "port": "http", **scheme},
         "periodSeconds": period_s,
         "timeoutSeconds": 5,
         "failureThreshold": failures,

@@ -63,7 +63,7 @@ def authorities_of(secret: Object) -> list[tuple[int, str, str]]:
             continue
         key = data.get(f"{created}{_KEY}")
         if key is None:
-            raise ValueError(f"{name}: expected {created}{_KEY} beside it, found none")
+            raise ValueError(f"{name}: expected {created}{_KEY} too, found none")
         try:
             pair = [base64.b64decode(text, validate=True).decode() for text in (data[name], key)]
         except (binascii.Error, UnicodeDecodeError) as error:

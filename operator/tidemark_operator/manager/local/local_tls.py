@@ -118,9 +118,13 @@ class LocalTls:
 def write_local_profile(controller_port: int, tls: LocalTls | None) -> None:
     """Let commands of this machine find the cluster; one without TLS needs no profile."""
     remove_profile(controller_port)
-    if tls is not None:
+    if tls is None:
+        return
+    try:
         url = f"https://127.0.0.1:{controller_port}"
         write_profile(controller_port, LocalProfile(url, tls.ca_file))
+    except OSError as error:  # --ca-file does without it
+        _log.warning("profile for commands not written", extra={"reason": str(error)})
 
 
 def _authority(pool: Object) -> AuthorityName:

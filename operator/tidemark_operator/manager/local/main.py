@@ -445,8 +445,21 @@ def _proxied_replication(settings: LocalSettings, first: int) -> list[str]:
     return ["--advertised-replication-port", str(first + 2 * settings.brokers)]
 
 
+def _hide(database: Path) -> None:
+    """Let the user alone read the file, before keys of authorities are in it, and files beside it.
+
+    SQLite gives its log the permissions of the database.
+    """
+    database.touch(mode=0o600)
+    for path in (database, *database.parent.glob(f"{database.name}-*")):
+        path.chmod(0o600)
+
+
 async def _run(settings: LocalSettings, proxy_port: int | None) -> int:
-    store = SqliteStore(settings.data_dir / "tidemark.sqlite")
+    database = settings.data_dir / "tidemark.sqlite"
+    if settings.replication_port:
+        _hide(database)
+    store = SqliteStore(database)
     try:
         flags = _proxied(settings, proxy_port)
         return await LocalCluster(settings, store, more_arguments=flags).run()

@@ -155,3 +155,22 @@ def test_a_broker_whose_parent_died_before_its_death_signal_was_set_does_not_sta
         assert calls == [(processes.PR_SET_PDEATHSIG, signal.SIGTERM)] * 2
 
     run(tmp_path, monkeypatch, scenario)
+
+
+def test_pool_that_asks_for_tls_is_not_started_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secured = broker_pool(
+        replicas=1,
+        image="image",
+        imagePullPolicy="Never",
+        storage={"size": "1Gi"},
+        security={"tls": {"enabled": True}},
+    )
+
+    async def scenario(machine: Machine, runtime: ProcessesRuntime) -> None:
+        with pytest.raises(OSError, match="start `tidemark dev --tls`"):
+            await runtime.apply(secured, StartBroker(BrokerId(0)))
+        assert machine.started == []
+
+    run(tmp_path, monkeypatch, scenario)

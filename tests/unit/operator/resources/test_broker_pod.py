@@ -198,3 +198,38 @@ def test_authentication_of_clients_is_told_only_where_there_is_some() -> None:
         },
         {"kafka", "http", "replication", "out"},
     )
+
+
+def test_plain_pool_has_the_pod_that_it_had() -> None:
+    """A digest of a pod from before there was TLS: brokers are not replaced by an upgrade."""
+    plain = broker_pool(replicas=1, image="image", imagePullPolicy="Never", storage={"size": "1Gi"})
+    settings = PodSettings(keeps_pods_without_token=True)
+    found = present_templates(plain, BrokerId(0), claim_uid="u", settings=settings)
+    assert "1a8eb6e9b4a7c4c8" in found
+
+
+def test_pod_of_a_pool_with_tls_trusts_the_config_map() -> None:
+    secured = broker_pool(
+        replicas=1,
+        image="image",
+        imagePullPolicy="Never",
+        storage={"size": "1Gi"},
+        security={"tls": {"enabled": True}},
+        listeners=[
+            {"name": "a", "type": "NodePort", "port": 9094, "tls": False},
+            {"name": "b", "type": "NodePort", "port": 9095},
+        ],
+    )
+    pod = broker_pod_manifest(secured, BrokerId(0), claim_uid="u", settings=PodSettings())
+    container = pod["spec"]["containers"][0]
+    env = {each["name"]: each.get("value") for each in container["env"]}
+    assert env["TIDEMARK_TLS"] == "true"
+    assert env["TIDEMARK_CA_FILE"] == "/etc/tidemark/trust/all.crt"
+    assert env["TIDEMARK_PLAIN_LISTENERS"] == "a"
+    assert env["TIDEMARK_CONTROLLERS"] == "tidemark-operator:8443"
+    assert env["TIDEMARK_ADVERTISED_HTTP_URL"] == "https://default-0.shop.svc:8080"
+    volumes = {each["name"]: each for each in pod["spec"]["volumes"]}
+    assert volumes["trust"]["configMap"]["name"] == "default-trust"
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["scheme"] == "HTTPS"
+    assert {"name": "replication", "containerPort": 9091} in container["ports"]
