@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidemark_client.credentials import authorization
+
 if TYPE_CHECKING:
     import aiohttp
 
@@ -43,9 +45,13 @@ class HttpResponse:
 class HttpSession:
     """A session for any number of requests at a time, of tasks of one loop."""
 
-    def __init__(self, *, repeats_gets: bool = True) -> None:
-        """Create a session; with `repeats_gets` a GET may be sent twice."""
+    def __init__(self, *, repeats_gets: bool = True, authenticates: bool = False) -> None:
+        """Create a session; with `repeats_gets` a GET may be sent twice.
+
+        With `authenticates` requests go to brokers, with the client's token if there is one.
+        """
         self._repeats_gets = repeats_gets
+        self._authenticates = authenticates
         self._opened: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -94,6 +100,10 @@ class HttpSession:
             )
         return self._opened
 
+    def _headers(self, content_type: str) -> dict[str, str]:
+        headers = authorization() if self._authenticates else {}
+        return headers | {"Content-Type": content_type} if content_type else headers
+
     async def _ask(
         self,
         method: str,
@@ -111,7 +121,7 @@ class HttpSession:
                 method,
                 url,
                 data=body,
-                headers={"Content-Type": content_type} if content_type else None,
+                headers=self._headers(content_type),
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(
                     total=limits.total_seconds, sock_connect=limits.connect_seconds

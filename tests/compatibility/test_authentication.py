@@ -35,7 +35,7 @@ from tests.support.closed_cluster import (
     write_users,
 )
 from tests.support.kafka_cluster import LIMIT_SECONDS, bootstrap, librdkafka_settings
-from tests.support.local_cluster import LocalCluster, get_json
+from tests.support.local_cluster import LocalCluster, get_json, run_command
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
@@ -390,6 +390,18 @@ def test_an_http_consumer_reads_as_its_client_and_is_its_own(closed: LocalCluste
     with pytest.raises(urllib.error.HTTPError) as refused:
         get_json(f"{base}/records", token=closed.token("viewer"))
     assert refused.value.code == 404
+
+
+def test_the_command_line_sends_the_token_of_a_file(
+    closed: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consume = ("consume", "orders", "--from", "earliest", "--max", "1")
+    assert run_command(closed, *consume).returncode != 0
+    monkeypatch.setenv("TIDEMARK_TOKEN_FILE", str(closed.data_dir / "tokens" / "consumer"))
+    done = run_command(closed, *consume)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_command(closed, "groups")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 # ---- time
