@@ -404,6 +404,16 @@ def test_the_command_line_sends_the_token_of_a_file(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_live_page_reads_from_brokers(closed: LocalCluster) -> None:
+    def is_read() -> bool:
+        query = "pool=default/default&topic=orders&first=0"
+        return '"watermark"' in json.dumps(
+            get_json(f"{closed.controller_url}/v1/isr/topic?{query}")
+        )
+
+    wait_for("offsets of replicas", is_read, seconds=LIMIT_SECONDS)
+
+
 # ---- time
 
 

@@ -51,6 +51,7 @@ from tidemark_operator.reconcile.reconciler import Reconciler
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.security.local_users import (
+    FIRST_USERS,
     TOKENS_DIRECTORY,
     LocalUsers,
     create_users,
@@ -261,7 +262,16 @@ class LocalCluster:
 
     def _add_routes(self, app: web.Application) -> None:
         add_local_routes(app, self._store)
-        add_web_routes(app, self.controller, self._live_pools)
+        add_web_routes(
+            app, self.controller, self._live_pools, authorization=self._authorization_at_brokers
+        )
+
+    def _authorization_at_brokers(self) -> dict[str, str]:
+        """Return the header by which the live page reads from brokers: it is the user `admin`."""
+        if not self._settings.authenticates:
+            return {}
+        token = (self._settings.data_dir / TOKENS_DIRECTORY / FIRST_USERS[0]).read_text()
+        return {"Authorization": f"Bearer {token}"}
 
     async def _apply_files(self) -> None:
         """Apply the manifests of the command line, and the pool they need unless they have it."""

@@ -66,7 +66,12 @@ FindTopic = Callable[[str], TopicView | None]
 
 
 class BrokerReads:
-    def __init__(self) -> None:
+    def __init__(self, authorization: Callable[[], Mapping[str, str]] = dict) -> None:
+        """Create it; `authorization` returns the header of a request to a broker, if it needs one.
+
+        It is called for each request.
+        """
+        self._authorization = authorization
         self._readings: dict[tuple[object, ...], tuple[float, asyncio.Task[list[Document]]]] = {}
         self._session: aiohttp.ClientSession | None = None
 
@@ -203,7 +208,9 @@ class BrokerReads:
         try:
             async with (
                 asyncio.timeout(seconds),
-                self._session.get(url, allow_redirects=False) as answer,
+                self._session.get(
+                    url, allow_redirects=False, headers=self._authorization()
+                ) as answer,
             ):
                 if answer.status != 200:
                     return None

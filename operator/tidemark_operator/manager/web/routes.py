@@ -14,7 +14,7 @@ An operator on standby forwards these requests to the leader. Nothing here chang
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from aiohttp import web
 from tidemark_protocol.controller_messages import encode
@@ -42,9 +42,13 @@ def add_web_routes(
     live_pools: LivePools,
     *,
     forward: Forward | None = None,
+    authorization: Callable[[], Mapping[str, str]] = dict,
 ) -> None:
-    """Add them; `forward` answers instead while this controller is on standby."""
-    routes = WebRoutes(service, live_pools, forward)
+    """Add them; `forward` answers instead while this controller is on standby.
+
+    `authorization` returns the header of requests to brokers, where clients authenticate.
+    """
+    routes = WebRoutes(service, live_pools, forward, authorization)
     app.router.add_get("/", routes.to_page)
     app.router.add_get("/ui", routes.to_page)
     app.router.add_get(PAGE_PATH + "{name:[a-z_.]*}", routes.static_file)
@@ -60,13 +64,17 @@ def add_web_routes(
 
 class WebRoutes:
     def __init__(
-        self, service: ControllerService, live_pools: LivePools, forward: Forward | None
+        self,
+        service: ControllerService,
+        live_pools: LivePools,
+        forward: Forward | None,
+        authorization: Callable[[], Mapping[str, str]],
     ) -> None:
         self._service = service
         self._live_pools = live_pools
         self._forward = forward
         self._files = read_static_files()
-        self._reads = BrokerReads()
+        self._reads = BrokerReads(authorization)
 
     async def close(self, _: web.Application) -> None:
         await self._reads.close()
