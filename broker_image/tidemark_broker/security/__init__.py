@@ -1,1 +1,1 @@
-"""Authenticate clients: the mechanisms of SASL, and the cache of what the controller reviewed."""
+"""Decide who clients are and what they may do, by what the controller says of them (0170)."""

@@ -154,12 +154,6 @@ def producer_id_round_of(item: Object) -> int:
     return found if isinstance(found, int) else NO_ROUND
 
 
-def _replication_port(endpoints: Endpoints) -> Object:
-    """Return the field only if there is such a port, as it was before there could be one."""
-    port = endpoints.replication_port
-    return {"replicationPort": port} if port else {}
-
-
 def _broker_status(record: BrokerRecord) -> Object:
     endpoints, storage = record.endpoints, record.storage
     return {
@@ -186,3 +180,8 @@ def _broker_status(record: BrokerRecord) -> Object:
         "clusterId": record.cluster_id,
         "producerIdRound": record.producer_id_round,
     }
+
+
+def _replication_port(endpoints: Endpoints) -> Object:
+    """Return the field of a broker with TLS only: others' objects stay as they are."""
+    return {"replicationPort": endpoints.replication_port} if endpoints.replication_port else {}

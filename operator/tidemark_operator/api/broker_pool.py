@@ -33,7 +33,7 @@ class ListenerSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SecuritySpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    authentication: str  # none | kubernetes
+    authentication: str = "none"  # | kubernetes
 
 
 class QuotaSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -85,7 +85,7 @@ class PoolSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     default_partitions: int  # of topics that clients create without a number
     client_quotas: tuple[QuotaSpec, ...] = msgspec.field(name="quotas")
     listeners: tuple[ListenerSpec, ...]
-    security: SecuritySpec
+    security: SecuritySpec = SecuritySpec()
     rack_key: str = ""  # the node label that names the rack; "": brokers say it themselves
     resources: Object = {}  # as in a container
     pod_template: Object = {}
