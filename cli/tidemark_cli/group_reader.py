@@ -55,7 +55,7 @@ class GroupReader:
         self._topic = topic
         self._reset = reset
         self._say = say
-        self._session = HttpSession(repeats_gets=False)  # a poll has an effect
+        self._session = HttpSession(repeats_gets=False, authenticates=True)  # a poll has an effect
         self._consumer_url = ""
 
     async def pages(self) -> AsyncGenerator[tuple[ConsumedRecord, ...], None]:

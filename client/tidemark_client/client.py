@@ -112,7 +112,7 @@ class TidemarkClient:
         self._bootstrap_urls = tuple(bootstrap_urls)
 
     async def __aenter__(self) -> Self:
-        self._session = HttpSession()
+        self._session = HttpSession(authenticates=True)
         self.lookup = LeaderLookup(self._session, self._bootstrap_urls)
         self._preferred = RackAwareReads(asyncio.get_running_loop().time)
         return self

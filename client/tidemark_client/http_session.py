@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidemark_client.credentials import authorization
 from tidemark_client.trust import tls_context
 
 if TYPE_CHECKING:
@@ -45,9 +46,13 @@ class HttpResponse:
 class HttpSession:
     """A session for any number of requests at a time, of tasks of one loop."""
 
-    def __init__(self, *, repeats_gets: bool = True) -> None:
-        """Create a session; with `repeats_gets` a GET may be sent twice."""
+    def __init__(self, *, repeats_gets: bool = True, authenticates: bool = False) -> None:
+        """Create a session; with `repeats_gets` a GET may be sent twice.
+
+        With `authenticates` requests go to brokers, with the client's token if there is one.
+        """
         self._repeats_gets = repeats_gets
+        self._authenticates = authenticates
         self._opened: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -96,6 +101,10 @@ class HttpSession:
             )
         return self._opened
 
+    def _headers(self, content_type: str) -> dict[str, str]:
+        headers = authorization() if self._authenticates else {}
+        return headers | {"Content-Type": content_type} if content_type else headers
+
     async def _ask(
         self,
         method: str,
@@ -113,7 +122,7 @@ class HttpSession:
                 method,
                 url,
                 data=body,
-                headers={"Content-Type": content_type} if content_type else None,
+                headers=self._headers(content_type),
                 allow_redirects=False,
                 ssl=tls_context(url) or True,
                 timeout=aiohttp.ClientTimeout(

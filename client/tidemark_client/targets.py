@@ -170,7 +170,7 @@ async def _started_brokers(
 
 async def _responses(url: str) -> bool:
     """Return whether a broker's HTTP API responds; it is active a moment before that."""
-    session = HttpSession()
+    session = HttpSession(authenticates=True)
     try:
         return (await session.get(f"{url}/brokers", PROBE_LIMITS)).status == 200
     except OSError:  # a timeout is one too

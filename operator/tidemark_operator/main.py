@@ -48,6 +48,7 @@ from tidemark_operator.manager.loop_lag import LoopLagCollector
 from tidemark_operator.manager.operator_tls import OperatorTls
 from tidemark_operator.manager.watch import ClusterWatch, ObjectEvent
 from tidemark_operator.manager.web.actions import add_action_routes
+from tidemark_operator.manager.web.broker_reads import BrokerReads
 from tidemark_operator.manager.web.forward import ForwardToLeader
 from tidemark_operator.manager.web.live_pools import LivePools
 from tidemark_operator.manager.web.routes import add_web_routes
@@ -208,7 +209,9 @@ class Operator:
             rack_of=NodeRacks(store),
         )
         self.security = ClusterSecurity(store, settings.security)
-        self.live_pools = LivePools(self.controller, wall_clock_ms=wall_clock_ms)
+        self.live_pools = LivePools(
+            self.controller, wall_clock_ms=wall_clock_ms, reads=BrokerReads(trust)
+        )
         self.events = EventRecorder(store, self.controller, now_ms=wall_clock_ms)
         self._queue = WorkQueue()
         self.reconcile_metrics = ReconcileCollector(self._queue)

@@ -35,7 +35,7 @@ from tests.support.closed_cluster import (
     write_users,
 )
 from tests.support.kafka_cluster import LIMIT_SECONDS, bootstrap, librdkafka_settings
-from tests.support.local_cluster import LocalCluster, get_json
+from tests.support.local_cluster import LocalCluster, get_json, run_command
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
@@ -61,18 +61,17 @@ def produced(settings: dict[str, Any], count: int = 20) -> None:
     assert failed == []
 
 
-def refusal(settings: dict[str, Any]) -> KafkaError:
-    """The first error that a producer with these settings is told."""
+def refusal(settings: dict[str, Any], seconds: float = LIMIT_SECONDS) -> KafkaError | None:
+    """What a new producer with these settings is told of its credentials, within this time."""
     told: list[KafkaError] = []
     producer = Producer({**settings, "error_cb": told.append, "log_level": 0})
-
-    def is_told() -> bool:
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
         producer.poll(0.1)
-        return any(error.code() == KafkaError._AUTHENTICATION for error in told)
-
-    producer.poll(0)
-    wait_for("the refusal", is_told, seconds=LIMIT_SECONDS)
-    return next(error for error in told if error.code() == KafkaError._AUTHENTICATION)
+        for error in told:
+            if error.code() == KafkaError._AUTHENTICATION:
+                return error
+    return None
 
 
 # ---- librdkafka
@@ -106,14 +105,15 @@ def test_librdkafka_is_told_of_wrong_credentials(
 ) -> None:
     wrong = {"sasl.username": user, "sasl.password": "wrong"}
     error = refusal(password_settings(closed, mechanism, **wrong))
-    assert "wrong user or password" in error.str()
+    assert error is not None and "wrong user or password" in error.str()
 
 
 def test_librdkafka_is_told_of_a_wrong_token(closed: LocalCluster) -> None:
     def oauth(_: str) -> tuple[str, float]:
         return "no.body.knows", time.time() + 3600
 
-    assert "the token is not valid" in refusal(oauth_settings(closed, oauth_cb=oauth)).str()
+    error = refusal(oauth_settings(closed, oauth_cb=oauth))
+    assert error is not None and "the token is not valid" in error.str()
 
 
 def test_librdkafka_without_sasl_is_not_served(closed: LocalCluster) -> None:
@@ -392,6 +392,28 @@ def test_an_http_consumer_reads_as_its_client_and_is_its_own(closed: LocalCluste
     assert refused.value.code == 404
 
 
+def test_the_command_line_sends_the_token_of_a_file(
+    closed: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consume = ("consume", "orders", "--from", "earliest", "--max", "1")
+    assert run_command(closed, *consume).returncode != 0
+    monkeypatch.setenv("TIDEMARK_TOKEN_FILE", str(closed.data_dir / "tokens" / "consumer"))
+    done = run_command(closed, *consume)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_command(closed, "groups")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_live_page_reads_from_brokers(closed: LocalCluster) -> None:
+    def is_read() -> bool:
+        query = "pool=default/default&topic=orders&first=0"
+        return '"watermark"' in json.dumps(
+            get_json(f"{closed.controller_url}/v1/isr/topic?{query}")
+        )
+
+    wait_for("offsets of replicas", is_read, seconds=LIMIT_SECONDS)
+
+
 # ---- time
 
 
@@ -432,13 +454,13 @@ def test_a_client_authenticates_again_with_a_new_token_before_the_old_one_expire
     assert len(asked) >= 2
 
 
-def test_a_user_that_is_removed_is_refused_within_half_a_minute(closed: LocalCluster) -> None:
+def test_a_user_that_is_removed_is_refused_within_a_minute(closed: LocalCluster) -> None:
     before = users(closed)
     settings = password_settings(closed, "PLAIN", "viewer")
     produced(settings)
     write_users(closed, [each for each in before if each["name"] != "viewer"])
     try:
-        wait_for("the refusal", lambda: refusal(settings) is not None, seconds=2 * LIMIT_SECONDS)
+        wait_for("the refusal", lambda: refusal(settings, 2.0), seconds=2 * LIMIT_SECONDS)
     finally:
         write_users(closed, before)
 

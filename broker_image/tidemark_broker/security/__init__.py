@@ -1,1 +1,1 @@
-"""Authenticate clients and peers, and hold the broker's key, certificate and trust."""
+"""Decide who clients and peers are and what clients may do; hold the broker's key and trust."""

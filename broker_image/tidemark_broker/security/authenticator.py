@@ -12,7 +12,7 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from tidemark_protocol.access_messages import (
@@ -52,6 +52,7 @@ MAX_SESSION_MS = 3_600_000  # of a connection; Kafka's connections.max.reauth.ms
 CALL_SECONDS = 2.0
 WAIT_SECONDS = 8.0  # for the controller, by a client that is not known
 RETRY_SECONDS = 0.25
+AGAIN_SECONDS = 5.0  # until it is asked again about a client that is known
 
 Response = TypeVar("Response", ReviewTokenResponse, ScramCredentialResponse)
 
@@ -179,6 +180,8 @@ class Authenticator:
                 self._keep(key, found)
                 return found
             if known is not None:
+                again_s = self._loop.time() + AGAIN_SECONDS
+                self._known[key] = replace(known, fresh_until_s=again_s)
                 return known.found
             if self._loop.time() + RETRY_SECONDS >= ends_s:
                 raise AuthenticatorUnavailable("no controller responded in time")

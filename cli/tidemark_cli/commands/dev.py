@@ -94,6 +94,13 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
             to_do="choose a number in this range",
             exit_code=EXIT_USAGE,
         )
+    if arguments.auth and arguments.proxy_port is not None:
+        raise CommandFailed(
+            expected="--auth without --proxy-port",
+            found="both",
+            to_do="leave one out: the workload of `tidemark chaos` sends no tokens",
+            exit_code=EXIT_USAGE,
+        )
     _check_ports(arguments)
     local = importlib.import_module("tidemark_operator.manager.local.main")
     settings = local.LocalSettings(

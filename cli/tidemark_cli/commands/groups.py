@@ -14,6 +14,7 @@ import aiohttp
 from rich.console import Console
 from tidemark_client.client import TidemarkClient
 from tidemark_client.cluster_status import KafkaAddress, read_broker_addresses
+from tidemark_client.credentials import authorization
 from tidemark_client.errors import EXIT_OK, EXIT_USAGE, CommandFailed, not_found
 from tidemark_client.leader_lookup import NoResponse, UnknownTopic
 from tidemark_client.metadata import UnreadableResponse
@@ -264,7 +265,9 @@ async def _groups(brokers: dict[int, str]) -> tuple[tuple[GroupView, ...], list[
     missing: list[str] = []
     found: list[GroupView] = []
     timeout = aiohttp.ClientTimeout(total=RESPONSE_SECONDS)
-    async with aiohttp.ClientSession(timeout=timeout, trust_env=False) as session:
+    async with aiohttp.ClientSession(
+        timeout=timeout, trust_env=False, headers=authorization()
+    ) as session:
 
         async def ask(broker_id: int, url: str) -> None:
             context = tls_context(url) or True

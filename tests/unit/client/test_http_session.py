@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from tidemark_client.http_session import HttpSession, NotConnected, TimeLimits, TruncatedResponse
@@ -129,3 +130,23 @@ def test_an_answer_that_came_too_late_is_not_the_next_ones() -> None:
 
     half = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
     assert run([HELLO, half, HELLO], story).connections == 2
+
+
+def test_only_requests_to_brokers_carry_the_token_and_it_is_read_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "token"
+    monkeypatch.setenv("TIDEMARK_TOKEN_FILE", str(file))
+    empty = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+
+    async def story(server: Server, session: HttpSession) -> None:
+        to_brokers = HttpSession(authenticates=True)
+        await session.get(server.url, SOON)
+        for token in ("one\n", "two"):
+            file.write_text(token)
+            await to_brokers.get(server.url, SOON)
+        await to_brokers.close()
+
+    to_other, *to_brokers = run([empty] * 3, story).requests
+    assert b"uthorization" not in to_other
+    assert [b"Bearer one\r" in to_brokers[0], b"Bearer two\r" in to_brokers[1]] == [True, True]

@@ -52,6 +52,7 @@ from tidemark_operator.manager.local.local_tls import LocalTls, write_local_prof
 from tidemark_operator.manager.local.readiness import notify_when_ready, readiness_of
 from tidemark_operator.manager.loop_lag import LoopLagCollector
 from tidemark_operator.manager.web.actions import add_action_routes
+from tidemark_operator.manager.web.broker_reads import BrokerReads
 from tidemark_operator.manager.web.live_pools import LivePools
 from tidemark_operator.manager.web.routes import PAGE_PATH, add_web_routes
 from tidemark_operator.reconcile.indexed_store import IndexedStore
@@ -63,6 +64,7 @@ from tidemark_operator.security.authentication import authenticated
 from tidemark_operator.security.broker_trust import BrokerTrust
 from tidemark_operator.security.local_secret import ByLocalSecret, LocalSecret
 from tidemark_operator.security.local_users import (
+    FIRST_USERS,
     TOKENS_DIRECTORY,
     LocalUsers,
     create_users,
@@ -188,7 +190,11 @@ class LocalCluster:
             on_change=self._on_change,
         )
         self._secret = LocalSecret(settings.data_dir)
-        self._live_pools = LivePools(self.controller, wall_clock_ms=wall_clock_ms)
+        self._live_pools = LivePools(
+            self.controller,
+            wall_clock_ms=wall_clock_ms,
+            reads=BrokerReads(trust, self._authorization_at_brokers),
+        )
         self.runtime = ProcessesRuntime(
             ProcessSettings(
                 settings.data_dir,
@@ -323,6 +329,13 @@ class LocalCluster:
         add_web_routes(app, self.controller, self._live_pools, kills=kills)
         if has_actions:
             add_action_routes(app, self.controller, self._store, self.runtime)
+
+    def _authorization_at_brokers(self) -> dict[str, str]:
+        """Return the header by which the live page reads from brokers: it is the user `admin`."""
+        if not self._settings.authenticates:
+            return {}
+        token = (self._settings.data_dir / TOKENS_DIRECTORY / FIRST_USERS[0]).read_text()
+        return {"Authorization": f"Bearer {token}"}
 
     async def _apply_files(self) -> None:
         """Apply the manifests of the command line, and the pool they need unless they have it."""

@@ -74,8 +74,17 @@ FindTopic = Callable[[str], TopicView | None]
 
 
 class BrokerReads:
-    def __init__(self, trust: BrokerTrust | None = None) -> None:
+    def __init__(
+        self,
+        trust: BrokerTrust | None = None,
+        authorization: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        """Create it; `authorization` returns the header of a request to a broker, if it needs one.
+
+        It is called for each request.
+        """
         self._trust = trust or BrokerTrust()
+        self._authorization = authorization
         self._readings: dict[tuple[object, ...], tuple[float, asyncio.Task[list[Document]]]] = {}
         self._session: aiohttp.ClientSession | None = None
 
@@ -213,7 +222,9 @@ class BrokerReads:
         try:
             async with (
                 asyncio.timeout(seconds),
-                self._session.get(url, allow_redirects=False, **options) as answer,
+                self._session.get(
+                    url, allow_redirects=False, headers=self._authorization(), **options
+                ) as answer,
             ):
                 if answer.status != 200:
                     return None

@@ -65,12 +65,13 @@ class LivePools:
         *,
         wall_clock_ms: Callable[[], int],
         max_pages: int = MAX_PAGES,
+        reads: BrokerReads | None = None,
     ) -> None:
         self._service = service
         self._wall_clock_ms = wall_clock_ms
         self._max_pages = max_pages
         self._pools: dict[str, LivePool] = {}
-        self.reads = BrokerReads()
+        self.reads = reads or BrokerReads()
         self.opened = 0  # streams
         self._is_closed = False
 

@@ -131,6 +131,24 @@ def test_without_a_controller_known_clients_go_on_until_their_tokens_expire() ->
     scenario(check)
 
 
+def test_without_a_controller_a_known_client_waits_seldom() -> None:
+    async def check(authenticator: Authenticator, controller: Controller) -> None:
+        controller.response = expiring(10_000)
+        await authenticator.review_token("known")
+        controller.response, controller.delay_s = None, 2.0
+        await asyncio.sleep(301)
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        for _ in range(1000):
+            assert (await authenticator.review_token("known")).identity is not None
+        assert loop.time() - began_s == 2.0
+        await asyncio.sleep(5)
+        controller.response, controller.delay_s = ReviewTokenResponse(ErrorCode.NONE), 0.0
+        assert (await authenticator.review_token("known")).identity is None, "revoked meanwhile"
+
+    scenario(check)
+
+
 def test_an_expired_token_is_not_valid_whatever_the_controller_says() -> None:
     async def check(authenticator: Authenticator, controller: Controller) -> None:
         controller.response = expiring(-1)
