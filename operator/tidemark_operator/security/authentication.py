@@ -15,16 +15,13 @@ from aiohttp.typedefs import Middleware
 from tidemark_protocol.access_messages import (
     CONTROLLER_AUDIENCE,
     MAX_TOKEN_BYTES,
-    Access,
     Principal,
-    ResourceKind,
-    Verb,
 )
 
 from tidemark_operator.security.broker_identity import BrokerIdentity, BrokerPods
+from tidemark_operator.security.pool_permissions import PoolPermissions
 from tidemark_operator.security.rejections import Reason, RejectionLog, SenderRejected
 from tidemark_operator.security.route_owners import Owner, Owners, names_pool, owners_of
-from tidemark_operator.security.subject_access_review import SubjectAccessReviews
 from tidemark_operator.security.token_review import TokenReviews
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
@@ -158,7 +155,7 @@ class ByKubernetes:
     def __init__(
         self,
         tokens: TokenReviews,
-        accesses: SubjectAccessReviews,
+        permissions: PoolPermissions,
         pods: BrokerPods,
         *,
         peer: str,
@@ -167,7 +164,7 @@ class ByKubernetes:
     ) -> None:
         """Create it; `peer` is the user name of the operators' ServiceAccount."""
         self._tokens = tokens
-        self._accesses = accesses
+        self._permissions = permissions
         self._pods = pods
         self._peer = peer
         self._accepts_old_brokers = accepts_old_brokers
@@ -201,8 +198,7 @@ class ByKubernetes:
 
     async def _check_may_read(self, principal: Principal, pool: str) -> None:
         namespace, _, name = pool.partition("/")
-        access = Access(Verb.GET, ResourceKind.POOL, name)
-        if not await self._accesses.allowed(principal, access, namespace):
+        if not await self._permissions.may_get(principal, namespace, name):
             of = f"of {pool[:320]}" if pool else "in all namespaces"
             raise SenderRejected(
                 Reason.NO_PERMISSION,
