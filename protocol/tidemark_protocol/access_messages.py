@@ -59,7 +59,6 @@ class Verb(StrEnum):
     ALTER = "alter"
     DELETE = "delete"
     CREATE = "create"
-    GET = "get"
 
 
 @dataclass(frozen=True, slots=True)

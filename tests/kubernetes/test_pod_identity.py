@@ -253,16 +253,18 @@ def test_a_broker_cannot_speak_as_another(cluster: KubeCluster) -> None:
 def test_a_token_ends_with_its_pod(cluster: KubeCluster, neighbour: Sender) -> None:
     pod = f"{POOL}-2"
     token = cluster.kubectl("exec", pod, "--", "cat", TOKEN_FILE).strip()
-    forged = registration(cluster, 1)  # never valid: 403 while the pod is there
-    assert neighbour.statuses("POST", "/v1/register", forged, token=token) == {403}
     epoch = cluster.broker_epoch(2)
+    stolen = {"pool": f"{cluster.namespace}/{POOL}", "broker_id": 2, "broker_epoch": epoch}
+    path = "/v1/allocate-producer-ids"
+    assert neighbour.statuses("POST", path, stolen, token=token) == {200}
     cluster.kubectl("delete", "pod", pod, "--grace-period=0", "--force")
     seconds = cluster.until(
-        lambda: neighbour.statuses("POST", "/v1/register", forged, token=token) == {401},
-        "the token is not valid any more",
+        lambda: 200 not in neighbour.statuses("POST", path, stolen, token=token),
+        "the token is of no use any more",
     )
     log.info(f"a deleted pod's token is rejected after {seconds:.1f} s")
     cluster.until_back(2, epoch, "orders")
+    assert 200 not in neighbour.statuses("POST", path, stolen, token=token)
 
 
 def test_people_read_by_their_permissions(cluster: KubeCluster, neighbour: Sender) -> None:

@@ -370,8 +370,9 @@ class ControllerService:
         return None
 
     def topic_object(self, pool: str, topic_id: str) -> str:
-        """Return metadata.name of a known topic's object, or ""."""
-        slices = self._pools[pool].decisions.state.topic_slices(TopicId(topic_id))
+        """Return metadata.name of a known topic's object, or "", also once leadership is lost."""
+        found = self._pools.get(pool)
+        slices = () if found is None else found.decisions.state.topic_slices(TopicId(topic_id))
         return slices[-1].object_name if slices else ""
 
     def record_roll_step(self, pool: str, step: RollStep) -> None:

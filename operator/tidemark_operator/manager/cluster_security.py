@@ -11,8 +11,8 @@ from tidemark_operator.api.kinds import POD, SUBJECT_ACCESS_REVIEW, TOKEN_REVIEW
 from tidemark_operator.manager.watch import ObjectEvent
 from tidemark_operator.security.authentication import ByKubernetes, OnLoopback, authenticated
 from tidemark_operator.security.broker_identity import BrokerPods
+from tidemark_operator.security.pool_permissions import PoolPermissions
 from tidemark_operator.security.rejections import RejectionLog
-from tidemark_operator.security.subject_access_review import SubjectAccessReviews
 from tidemark_operator.security.token_review import TokenReviews
 from tidemark_operator.store.kubernetes import KubernetesStore
 
@@ -36,14 +36,14 @@ class ClusterSecurity:
             wall_s=time.time,
         )
         self.own_token = TokenFile(settings.token_file)
-        accesses = SubjectAccessReviews(
+        permissions = PoolPermissions(
             lambda spec: store.review(SUBJECT_ACCESS_REVIEW, spec), monotonic_s=time.monotonic
         )
         rejections = RejectionLog(time.monotonic)
         self.on_network: Middleware = authenticated(
             ByKubernetes(
                 self.tokens,
-                accesses,
+                permissions,
                 self._pods,
                 peer=settings.peer,
                 accepts_old_brokers=settings.accepts_old_brokers,

@@ -15,13 +15,11 @@ from aiohttp.typedefs import Middleware
 from tidemark_protocol.access_messages import (
     CONTROLLER_AUDIENCE,
     MAX_TOKEN_BYTES,
-    Access,
     Principal,
-    ResourceKind,
-    Verb,
 )
 
 from tidemark_operator.security.broker_identity import BrokerIdentity, BrokerPods
+from tidemark_operator.security.pool_permissions import PoolPermissions
 from tidemark_operator.security.rejections import Reason, RejectionLog, SenderRejected
 from tidemark_operator.security.route_owners import (
     Owner,
@@ -30,7 +28,6 @@ from tidemark_operator.security.route_owners import (
     names_pool,
     owners_of,
 )
-from tidemark_operator.security.subject_access_review import SubjectAccessReviews
 from tidemark_operator.security.token_review import TokenReviews
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
@@ -164,7 +161,7 @@ class ByKubernetes:
     def __init__(
         self,
         tokens: TokenReviews,
-        accesses: SubjectAccessReviews,
+        permissions: PoolPermissions,
         pods: BrokerPods,
         *,
         peer: str,
@@ -173,7 +170,7 @@ class ByKubernetes:
     ) -> None:
         """Create it; `peer` is the user name of the operators' ServiceAccount."""
         self._tokens = tokens
-        self._accesses = accesses
+        self._permissions = permissions
         self._pods = pods
         self._peer = peer
         self._accepts_old_brokers = accepts_old_brokers
@@ -209,8 +206,7 @@ class ByKubernetes:
 
     async def _check_may(self, verb: Verb, principal: Principal, pool: str) -> None:
         namespace, _, name = pool.partition("/")
-        access = Access(verb, ResourceKind.POOL, name)
-        if not await self._accesses.allowed(principal, access, namespace):
+        if not await self._permissions.may(verb, principal, namespace, name):
             of = f"of {pool[:320]}" if pool else "in all namespaces"
             raise SenderRejected(
                 Reason.NO_PERMISSION,

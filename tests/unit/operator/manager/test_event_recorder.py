@@ -151,3 +151,15 @@ def test_an_object_has_a_budget_that_returns_with_time() -> None:
     assert budgets.take(Subject(TOPIC, "shop", "other"), clock.ms)
     clock.ms += BUDGET_MS
     assert [budgets.take(ORDERS, clock.ms) for _ in range(2)] == [True, False]
+
+
+def test_a_topic_has_no_object_once_leadership_is_lost() -> None:
+    """A report that was under way asks for it; it must not end the process."""
+
+    async def scenario(harness: Harness, _: EventRecorder) -> None:
+        topic_id = harness.service.topics(POOL)[0].topic.topic_id
+        assert harness.service.topic_object(POOL, topic_id) == "orders"
+        await harness.service.step_down()
+        assert harness.service.topic_object(POOL, topic_id) == ""
+
+    run(scenario)

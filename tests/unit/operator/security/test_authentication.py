@@ -17,8 +17,8 @@ from tidemark_operator.security.authentication import (
     authenticated,
 )
 from tidemark_operator.security.broker_identity import BrokerPods
+from tidemark_operator.security.pool_permissions import PoolPermissions
 from tidemark_operator.security.rejections import RejectionLog
-from tidemark_operator.security.subject_access_review import SubjectAccessReviews
 from tidemark_protocol.access_messages import CONTROLLER_AUDIENCE, REVIEW_TOKEN_PATH
 from tidemark_protocol.controller_messages import (
     ALLOCATE_PRODUCER_IDS_PATH,
@@ -85,7 +85,7 @@ def run(
         pods = BrokerPods(StoredPods(*(pod(number, f"uid-{number}") for number in range(3))).read)
         by_kubernetes = ByKubernetes(
             server.token_reviews(),
-            SubjectAccessReviews(server.review_access, monotonic_s=server.clock.monotonic_s),
+            PoolPermissions(server.review_access, monotonic_s=server.clock.monotonic_s),
             pods,
             peer=PEER,
             accepts_old_brokers=accepts_old_brokers,

@@ -1,13 +1,16 @@
-"""Ask the API server what a principal may do, and cache the results (0170)."""
+"""Ask the API server who may get or alter which BrokerPools, for people at the operator (0170).
+
+Brokers' questions about clients are others: of many names at a time, and with an age.
+"""
 
 import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
-from tidemark_protocol.access_messages import Access, Principal
+from tidemark_protocol.access_messages import Principal, Verb
 
-from tidemark_operator.api.kinds import TIDEMARK_GROUP, Object
+from tidemark_operator.api.kinds import BROKER_POOL, Object
 from tidemark_operator.security.rejections import Reason, SenderRejected
 from tidemark_operator.security.token_review import RETRY
 from tidemark_operator.store.object_store import StoreError
@@ -20,10 +23,10 @@ MAX_ENTRIES = 10_000
 MAX_CONCURRENT = 16
 
 SendReview = Callable[[Object], Awaitable[Object]]  # the spec of a review to its status
-Key = tuple[Principal, Access, str]
+Key = tuple[Verb, Principal, str, str]
 
 
-class SubjectAccessReviews:
+class PoolPermissions:
     def __init__(self, send: SendReview, *, monotonic_s: Callable[[], float]) -> None:
         """Create it; `send` raises StoreError without a response of the API server."""
         self._send = send
@@ -31,16 +34,19 @@ class SubjectAccessReviews:
         self._known: OrderedDict[Key, tuple[float, bool]] = OrderedDict()
         self._turns = asyncio.Semaphore(MAX_CONCURRENT)
 
-    async def allowed(self, principal: Principal, access: Access, namespace: str) -> bool:
-        """Return whether RBAC allows it; "" is all namespaces. Raises SenderRejected."""
-        key = principal, access, namespace
+    async def may(self, verb: Verb, principal: Principal, namespace: str, name: str) -> bool:
+        """Return whether RBAC allows it; "" is all namespaces, and all names.
+
+        Raises SenderRejected.
+        """
+        key = verb, principal, namespace, name
         known = self._known.get(key)
         if known is not None and self._monotonic_s() < known[0] + FRESH_SECONDS:
             return known[1]
         asked_at_s = self._monotonic_s()
         try:
             async with asyncio.timeout(REVIEW_SECONDS), self._turns:
-                status = await self._send(spec_of(principal, access, namespace))
+                status = await self._send(spec_of(verb, principal, namespace, name))
         except (StoreError, TimeoutError) as error:
             log.error("access not reviewed by the API server", extra={"error": str(error)[:500]})
             raise SenderRejected(
@@ -56,12 +62,12 @@ class SubjectAccessReviews:
         return allowed
 
 
-def spec_of(principal: Principal, access: Access, namespace: str) -> Object:
+def spec_of(verb: Verb, principal: Principal, namespace: str, name: str) -> Object:
     attributes = {
-        "group": TIDEMARK_GROUP,
-        "resource": access.kind.value,
-        "verb": access.verb.value,
-        "name": access.name,
+        "group": BROKER_POOL.group,
+        "resource": BROKER_POOL.plural,
+        "verb": verb.value,
+        "name": name,
         "namespace": namespace,
     }
     return {
