@@ -13,12 +13,17 @@ import msgspec
 
 from tidemark_client.errors import EXIT_FAILED, EXIT_USAGE, CommandFailed
 from tidemark_client.http_session import HttpSession, TimeLimits
-from tidemark_client.kubernetes_objects import KubernetesObjects
+from tidemark_client.kubernetes_objects import (
+    CONTROLLER_PORT,
+    PAGE_PORT,
+    KubernetesObjects,
+)
 from tidemark_client.targets import find_target
 
 EVENTS_PATH = "/v1/events"
 WHY_PATH = "/v1/why"
-FIGURES_PATH = "/v1/isr/figures"
+PAGE_PATHS = "/v1/isr/"
+FIGURES_PATH = PAGE_PATHS + "figures"
 LIMITS = TimeLimits(30.0, 2.0)
 STANDBY = 503
 BAD_REQUEST = 400
@@ -76,8 +81,11 @@ class _BehindApiServer:
 
     async def get(self, path: str, **query: object) -> dict[str, Any]:
         status, body = STANDBY, b""
+        port = PAGE_PORT if path.startswith(PAGE_PATHS) else CONTROLLER_PORT
         for namespace, pod in await self._objects.operator_pods():
-            status, body = await self._objects.read_pod(namespace, pod, _with_query(path, query))
+            status, body = await self._objects.read_pod(
+                namespace, pod, _with_query(path, query), port=port
+            )
             if status != STANDBY:
                 break
         return _document(status, body)

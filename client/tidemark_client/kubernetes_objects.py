@@ -18,6 +18,7 @@ STRICT = {"field_validation": "Strict"}  # what the server does not know is reje
 
 OPERATOR_LABELS = "app.kubernetes.io/name=tidemark,app.kubernetes.io/component=operator"
 CONTROLLER_PORT = 8070
+PAGE_PORT = 8080  # of the live page
 READ_SECONDS = 30.0
 
 Manifest = dict[str, Any]
@@ -206,12 +207,14 @@ class KubernetesObjects:
             )
         return names
 
-    async def read_pod(self, namespace: str, pod: str, path: str) -> tuple[int, bytes]:
-        """Return status and body of a GET at the controller's port of a pod.
+    async def read_pod(
+        self, namespace: str, pod: str, path: str, *, port: int = CONTROLLER_PORT
+    ) -> tuple[int, bytes]:
+        """Return status and body of a GET at a port of an operator's pod.
 
         The API server forwards it. Raises CommandFailed without the permission `get pods/proxy`.
         """
-        place = f"/api/v1/namespaces/{namespace}/pods/{pod}:{CONTROLLER_PORT}/proxy{path}"
+        place = f"/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy{path}"
         request = await self._api_client.param_serialize(
             "GET",
             place,
