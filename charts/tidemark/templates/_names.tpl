@@ -20,7 +20,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   verbs: [get, list, watch, create, update, delete]     # write: for clients of Kafka's admin APIs
 - apiGroups: [tidemark.dev]
   resources: [brokerpools]
-  verbs: [get, list, watch, create{{ if .Values.web.actions }}, update{{ end }}]     # create: the pool `default`
+  verbs: [get, list, watch, create{{ if (.Values.web | default dict).actions }}, update{{ end }}]     # create: the pool `default`
 - apiGroups: [tidemark.dev]
   resources: [replicationaudits]
   verbs: [get, list, watch]

@@ -188,7 +188,7 @@ class ByKubernetes:
         if not (Owner.PEER_OPERATOR in owners and reviewed.principal.name == self._peer):
             route = route_of(request)
             pool = request.query.get("pool", "") if names_pool(route) else ""
-            verb = Verb.ALTER if is_action(route) else Verb.GET
+            verb = "alter" if is_action(route) else "get"
             await self._check_may(verb, reviewed.principal, pool)
         return reviewed.principal
 
@@ -204,7 +204,7 @@ class ByKubernetes:
             )
         return old
 
-    async def _check_may(self, verb: Verb, principal: Principal, pool: str) -> None:
+    async def _check_may(self, verb: str, principal: Principal, pool: str) -> None:
         namespace, _, name = pool.partition("/")
         if not await self._permissions.may(verb, principal, namespace, name):
             of = f"of {pool[:320]}" if pool else "in all namespaces"

@@ -8,7 +8,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
-from tidemark_protocol.access_messages import Principal, Verb
+from tidemark_protocol.access_messages import Principal
 
 from tidemark_operator.api.kinds import BROKER_POOL, Object
 from tidemark_operator.security.rejections import Reason, SenderRejected
@@ -23,7 +23,7 @@ MAX_ENTRIES = 10_000
 MAX_CONCURRENT = 16
 
 SendReview = Callable[[Object], Awaitable[Object]]  # the spec of a review to its status
-Key = tuple[Verb, Principal, str, str]
+Key = tuple[str, Principal, str, str]
 
 
 class PoolPermissions:
@@ -34,7 +34,7 @@ class PoolPermissions:
         self._known: OrderedDict[Key, tuple[float, bool]] = OrderedDict()
         self._turns = asyncio.Semaphore(MAX_CONCURRENT)
 
-    async def may(self, verb: Verb, principal: Principal, namespace: str, name: str) -> bool:
+    async def may(self, verb: str, principal: Principal, namespace: str, name: str) -> bool:
         """Return whether RBAC allows it; "" is all namespaces, and all names.
 
         Raises SenderRejected.
@@ -62,11 +62,11 @@ class PoolPermissions:
         return allowed
 
 
-def spec_of(verb: Verb, principal: Principal, namespace: str, name: str) -> Object:
+def spec_of(verb: str, principal: Principal, namespace: str, name: str) -> Object:
     attributes = {
         "group": BROKER_POOL.group,
         "resource": BROKER_POOL.plural,
-        "verb": verb.value,
+        "verb": verb,
         "name": name,
         "namespace": namespace,
     }

@@ -61,13 +61,13 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield words
 
 
-def asked(path: Path, *leads: bool, times: int = 1) -> list[dict[str, Any]]:
+def asked(path: Path, *leads: bool, times: int = 1, status: int = 200) -> list[dict[str, Any]]:
     """What the controller says, with pods that lead or not."""
 
     async def scenario() -> list[dict[str, Any]]:
         servers = []
         for name, is_leading in zip(("standby", "leading"), leads, strict=True):
-            server = TestServer(operator(leads=is_leading))
+            server = TestServer(operator(leads=is_leading, status=status))
             await server.start_server()
             servers.append(server)
             (path / name).write_text(str(server.port))
@@ -82,8 +82,10 @@ def asked(path: Path, *leads: bool, times: int = 1) -> list[dict[str, Any]]:
     return asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
-def operator(*, leads: bool) -> web.Application:
+def operator(*, leads: bool, status: int = 200) -> web.Application:
     async def events(request: web.Request) -> web.Response:
+        if status != 200:
+            return web.json_response({"problems": ["a sentence"]}, status=status)
         if not leads:
             return web.json_response({"problems": ["this operator is on standby"]}, status=503)
         return web.json_response({"pool": request.query["pool"]})
@@ -121,3 +123,12 @@ def test_a_controller_that_rejects_the_reader_is_told_by_its_own_words() -> None
         asyncio.run(status_of({"problem": "a token is needed: use kubectl"}))
     assert caught.value.found == "a token is needed: use kubectl"
     assert asyncio.run(status_of({"error": "another server"})) is None
+
+
+@pytest.mark.parametrize(("status", "exit_code"), [(400, 2), (404, 1), (503, 1)])
+def test_what_is_not_found_and_wrong_usage_have_their_exit_codes(
+    words: Path, status: int, exit_code: int
+) -> None:
+    with pytest.raises(CommandFailed, match="a sentence") as failed:
+        asked(words.parent, True, True, status=status)
+    assert failed.value.exit_code == exit_code

@@ -19,6 +19,7 @@ let stream = null;
 let atMs = null; // null: live
 let link = "opening";
 let isDue = false;
+let isTimelineDue = false;
 
 const table = new Table(byId("table"), {
   open(topic, isOpen) {
@@ -179,7 +180,17 @@ function draw() {
     else tab.removeAttribute("aria-current");
   }
   drawTable(pool, topic);
-  timeline.show(stream.pool.events, eventFilter());
+  drawTimelineLater();
+}
+
+// After the state has been drawn: the list of events takes longer than all the rest.
+function drawTimelineLater() {
+  if (isTimelineDue) return;
+  isTimelineDue = true;
+  setTimeout(() => {
+    isTimelineDue = false;
+    if (stream.pool) timeline.show(stream.pool.events, eventFilter());
+  });
 }
 
 function eventFilter() {
@@ -203,11 +214,10 @@ function drawTable(pool, topic) {
   const choice = { search: view.topic ? "" : view.q, filter: view.show, broker: view.broker, open };
   let lines = linesOf(of, choice);
   if (view.topic) lines = linesOf(of, { ...choice, open: new Map(topic ? [[topic.id, true]] : []) }).filter((line) => line.partition);
-  const stamp = [...pool.brokers.values()].map((broker) => broker.state).join();
   byId("table").style.setProperty("--lines", Math.min(lines.length, 8));
   table.chosen = view.partition;
   table.progressOf = (of_, partition, id) => pool.progressOf(of_, partition, id);
-  table.show(lines, pool.brokers, stamp);
+  table.show(lines, pool.brokers);
   const heads = lines.filter((line) => !line.partition);
   const partitions = heads.reduce((sum, line) => sum + line.shown, 0);
   setText(byId("shown"), `${count(heads.length, "topic")}, ${count(partitions, "partition")}`);

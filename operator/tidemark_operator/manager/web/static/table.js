@@ -28,10 +28,9 @@ export class Table {
     this.show(this.lines, this.brokers);
   }
 
-  show(lines, brokers, stamp = this.stamp) {
+  show(lines, brokers) {
     this.lines = lines;
     this.brokers = brokers;
-    this.stamp = stamp; // of all brokers' states: cells depend on them
     this.active = Math.min(this.active, Math.max(0, lines.length - 1));
     this.root.setAttribute("aria-rowcount", lines.length);
     this.tall.style.height = `${lines.length * this.height}px`;
@@ -70,7 +69,7 @@ export class Table {
 
   row(key, line, index) {
     const stamp = line.partition
-      ? `${line.partition.row.join("|")} ${line.klass} ${this.stamp} ${this.progressStamp(line)}`
+      ? `${line.partition.row.join("|")} ${line.klass} ${this.outOfSyncStamp(line)}`
       : `${line.topic.name} ${line.worst} ${line.isOpen} ${JSON.stringify(line.counts)}`;
     let found = this.made.get(key);
     if (!found || found.stamp !== stamp) {
@@ -96,10 +95,11 @@ export class Table {
     return found;
   }
 
-  // Only replicas out of sync can catch up.
-  progressStamp({ topic, partition }) {
-    if (partition.isr.length === partition.replicas.length) return "";
-    return JSON.stringify(partition.replicas.map((id) => this.progressOf(topic, partition, id)));
+  // Cells of replicas out of sync depend on their brokers' states and on their progress.
+  outOfSyncStamp({ topic, partition }) {
+    if (partition.leader !== NONE && partition.isr.length === partition.replicas.length) return "";
+    const of = (id) => [this.brokers.get(id)?.state, this.progressOf(topic, partition, id)];
+    return JSON.stringify(partition.replicas.map(of));
   }
 
   topicRow({ topic, worst, counts, total, isOpen }) {
