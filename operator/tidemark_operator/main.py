@@ -27,6 +27,7 @@ from tidemark_operator.api.kinds import TOPIC, Object
 from tidemark_operator.api.schemas import load_schema
 from tidemark_operator.broker_runtime.node_racks import NodeRacks
 from tidemark_operator.broker_runtime.pods import PodRuntime
+from tidemark_operator.controller.access_reviews import AccessReviews, access_calls
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock, wall_clock_ms
 from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.controller.http_api import serve
@@ -52,6 +53,10 @@ from tidemark_operator.reconcile.reconciler import Reconciler, WithAudits
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.resources.broker_pod import PodSettings
+from tidemark_operator.security.subject_access_review import (
+    SubjectAccessReviews,
+    kubernetes_review,
+)
 from tidemark_operator.store import kubernetes
 from tidemark_operator.store.kubernetes import KubernetesStore
 from tidemark_operator.store.lease import ControllerLease, Leader, LeaseSettings
@@ -151,6 +156,10 @@ class Operator:
             probe=HttpProbe(controller_settings.probe_timeout_ms),
             on_change=self._on_change,
             rack_of=NodeRacks(store),
+        )
+        self.access_reviews = AccessReviews(
+            SubjectAccessReviews(kubernetes_review(store), now_ms=MonotonicClock().now_ms),
+            self.controller,
         )
         self.live_pools = LivePools(self.controller, wall_clock_ms=wall_clock_ms)
         self.events = EventRecorder(store, self.controller, now_ms=wall_clock_ms)
@@ -256,7 +265,10 @@ async def run(settings: OperatorSettings) -> None:
     api = await serve(
         operator.controller,
         _listen(settings.controller_port),
-        more_calls=topic_calls(TopicAdmin(operator.store, operator.controller)),
+        more_calls={
+            **topic_calls(TopicAdmin(operator.store, operator.controller)),
+            **access_calls(operator.access_reviews),
+        },
     )
     health = await _serve_health(operator, settings.health_port)
     watch.start()

@@ -22,6 +22,8 @@ from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.partition_observer import nothing
 from tidemark_broker.replication.replica_manager import ReplicaManager
+from tidemark_broker.security.authorizer import Authorizer
+from tidemark_protocol.access_messages import Principal
 from tidemark_protocol.controller_messages import (
     BrokerState,
     ClientQuota,
@@ -50,7 +52,10 @@ OFFSETS_TOPIC_ID = TopicId("0b8f8b2e-0000-4000-8000-00000000000f")
 
 
 class KafkaTestClient:
-    def __init__(self, path: Path, limits: ListenerLimits) -> None:
+    def __init__(
+        self, path: Path, limits: ListenerLimits, authorizer: Authorizer | None = None
+    ) -> None:
+        """Create it; with an authorizer its listener is one whose clients have names."""
         loop = asyncio.get_running_loop()
         self.directory = LogManager.open(path, OsDisk(), broker_id=ONLY, settings=LogSettings())
         partitions = ReplicaManager(ONLY, scheduler=loop, wall_clock_s=time.time)
@@ -74,6 +79,8 @@ class KafkaTestClient:
             topic_admin,
             limits=limits,
             processing_clock_s=time.perf_counter,
+            authorizer=authorizer or Authorizer(),
+            authenticated=frozenset({""} if authorizer else ()),
         )
         self.listener = SocketServer(self.context)
         self.port = 0
@@ -132,8 +139,14 @@ class KafkaTestClient:
             )
         )
 
+    def authenticate(self, principal: Principal) -> None:
+        """Give the connections that are open now a principal, as SASL would."""
+        for connection in self.listener.connections:
+            connection.principal = principal
+
     async def stop(self) -> None:
         await self.listener.stop()
+        await self.context.authorizer.close()
         self.directory.close()
 
 
@@ -143,10 +156,13 @@ def with_kafka_client(
     limits: ListenerLimits | None = None,
     *,
     has_metadata: bool = True,
+    authorizer: Callable[[], Authorizer] | None = None,
 ) -> None:
     async def main() -> None:
         async with asyncio.timeout(60):
-            kafka_client = KafkaTestClient(path, limits or ListenerLimits())
+            kafka_client = KafkaTestClient(
+                path, limits or ListenerLimits(), authorizer() if authorizer else None
+            )
             await kafka_client.start()
             if has_metadata:
                 kafka_client.push()

@@ -19,6 +19,13 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import aiohttp
+from tidemark_protocol.access_messages import (
+    REVIEW_ACCESS_PATH,
+    Access,
+    Principal,
+    ReviewAccessRequest,
+    ReviewAccessResponse,
+)
 from tidemark_protocol.controller_messages import (
     ALLOCATE_PRODUCER_IDS_PATH,
     ALTER_PARTITION_PATH,
@@ -40,10 +47,17 @@ from tidemark_protocol.topic_messages import RequestingBroker, TopicsRequest, To
 _log = logging.getLogger(__name__)
 
 Response = TypeVar("Response")
-Accepted = TypeVar("Accepted", AlterPartitionResponse, AllocateProducerIdsResponse, TopicsResponse)
+Accepted = TypeVar(
+    "Accepted",
+    AlterPartitionResponse,
+    AllocateProducerIdsResponse,
+    TopicsResponse,
+    ReviewAccessResponse,
+)
 
 CONNECT_TIMEOUT_SECONDS = 1.0
 MAX_BACKGROUND_CALLS = 4
+REVIEW_TIMEOUT_MS = 5_000
 
 
 class ControllerUnavailable(Exception):
@@ -271,6 +285,18 @@ class ControllerChannel:
             return None
         requesting = self.call_in_background(path, request, TopicsResponse, timeout_ms=timeout_ms)
         return await self._accepted(requesting, during="changes of topics")
+
+    async def review_accesses(
+        self, principal: Principal, accesses: tuple[Access, ...]
+    ) -> ReviewAccessResponse | None:
+        """Request what a client may do, concurrently with heartbeats."""
+        if self._epoch_store is None:
+            return None
+        request = ReviewAccessRequest(self.requesting_broker(), principal, accesses)
+        requesting = self.call_in_background(
+            REVIEW_ACCESS_PATH, request, ReviewAccessResponse, timeout_ms=REVIEW_TIMEOUT_MS
+        )
+        return await self._accepted(requesting, during="accesses of clients")
 
     async def _ask(
         self, path: str, request: object, kind: type[Accepted], *, during: str

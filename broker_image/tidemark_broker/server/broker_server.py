@@ -51,6 +51,7 @@ from tidemark_broker.replication.fetcher_manager import ReplicaFetcherManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.partition_observer import PartitionObserver
 from tidemark_broker.replication.replica_manager import ReplicaManager
+from tidemark_broker.security.authorizer import Authorizer
 from tidemark_broker.server.background.checkpointing import CheckpointWriter
 from tidemark_broker.server.background.cleaner_scheduler import LogCleaner
 from tidemark_broker.server.background.disk_probe import DiskProbe
@@ -175,6 +176,7 @@ class BrokerServer(PartitionObserver):
             ask=self._channel.request_topics,
             requesting=self._channel.requesting_broker,
         )
+        self.authorizer = Authorizer(self._channel.review_accesses, pool=settings.pool)
         self.quotas = ClientQuotaManager(lambda: metadata.quotas)
         self.groups = GroupCoordinatorService(
             self.partitions,
@@ -237,6 +239,7 @@ class BrokerServer(PartitionObserver):
             self.partitions.stop("the broker process stops")  # however it does
             for task in self._background:  # before the workers that they use
                 task.cancel()
+            await self.authorizer.close()
             await self._channel.close()
             # I17: no worker may still write here once the lock is gone.
             await self._loop.shutdown_default_executor()
@@ -387,6 +390,8 @@ class BrokerServer(PartitionObserver):
             broker_configs=broker_configs(self.settings),
             processing_clock_s=self._environment.processing_clock_s,
             request_metrics=self.request_metrics,
+            authorizer=self.authorizer,
+            authenticated=self.settings.authenticated_listeners,
         )
         listener = SocketServer(context)
         host = self.settings.listen_host

@@ -53,6 +53,7 @@ class BrokerConfig:
     listeners: tuple[tuple[str, int], ...] = ()  # name and port of those for clients elsewhere
     http_port: int = 8080
     http_listeners: tuple[tuple[str, int], ...] = ()
+    authenticated_listeners: frozenset[str] = frozenset()  # of both; their clients have names
     rack: str = ""
     claim_uid: str = ""
     pod_uid: str = ""

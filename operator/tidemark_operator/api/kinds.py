@@ -41,3 +41,6 @@ SCHEDULED_SPARK_APPLICATION = ResourceKind(
 )
 EVENT = ResourceKind("", "v1", "Event", "events")
 DISRUPTION_BUDGET = ResourceKind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+LOCAL_SUBJECT_ACCESS_REVIEW = ResourceKind(
+    "authorization.k8s.io", "v1", "LocalSubjectAccessReview", "localsubjectaccessreviews"
+)

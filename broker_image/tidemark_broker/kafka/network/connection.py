@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
+from tidemark_protocol.access_messages import ANONYMOUS
+
 from tidemark_broker.clock import Timer
 from tidemark_broker.kafka.network.connection_limit import OverLimitConnections
 from tidemark_broker.kafka.network.limits import ListenerLimits
@@ -124,6 +126,7 @@ class KafkaConnection(asyncio.Protocol):
         """Create a connection of the listener with this name."""
         self._owner = owner
         self._listener = listener
+        self.principal = ANONYMOUS
         self._limits = owner.limits
         self._memory = owner.memory
         self._transport: asyncio.Transport | None = None
@@ -392,6 +395,7 @@ class KafkaConnection(asyncio.Protocol):
             self._fail,
             self._client_host,
             listener=self._listener,
+            principal=self.principal,
             release=lambda kept: self._release_begun(work, kept, overlaps=handler.overlaps),
         )
         self._handle(handler, request)

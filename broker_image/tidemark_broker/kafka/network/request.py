@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidemark_protocol.access_messages import ANONYMOUS, Principal
+
 from tidemark_broker.kafka_wire.messages.api_versions import SupportedApi
 from tidemark_broker.kafka_wire.messages.cooperative_steps import Steps
 from tidemark_broker.kafka_wire.messages.frames import Buffers, RequestHeader
@@ -39,8 +41,9 @@ class KafkaRequest:
     says so to a handler that was not yet there to be called. `release` tells that the frame is no
     longer needed but that so many bytes are still held; it is called before the answer where that
     may take a while. `throttle_ms` is sent in the answer, and for so long nothing more is read from
-    the client. `listener` is the name of the port it came in by. `measured` does a part of its
-    work, which counts against the client's quota. `errors` are the error codes of the answer.
+    the client. `listener` is the name of the port it came in by, and `principal` is its sender.
+    `measured` does a part of its work, which counts against the client's quota. `errors` are the
+    error codes of the answer.
     """
 
     header: RequestHeader
@@ -50,6 +53,7 @@ class KafkaRequest:
     fail: Callable[[str | MalformedFrame], None]
     client_host: str = ""
     listener: str = ""
+    principal: Principal = ANONYMOUS
     throttle_ms: int = 0
     release: Callable[[int], None] = _nothing_of_it
     on_hurry: Callable[[], object] = _nothing

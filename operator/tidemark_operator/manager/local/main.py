@@ -27,6 +27,7 @@ from tidemark_operator.api.kinds import BROKER_POOL, TOPIC, ResourceKind
 from tidemark_operator.broker_runtime.free_ports import is_free, taken_sentence
 from tidemark_operator.broker_runtime.processes import ProcessesRuntime, ProcessSettings, last_words
 from tidemark_operator.controller import http_api
+from tidemark_operator.controller.access_reviews import AccessReviews, access_calls
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock, wall_clock_ms
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import (
@@ -48,6 +49,8 @@ from tidemark_operator.reconcile.metrics import ReconcileCollector
 from tidemark_operator.reconcile.reconciler import Reconciler
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
+from tidemark_operator.security.local_roles import LocalRoles
+from tidemark_operator.security.subject_access_review import SubjectAccessReviews
 from tidemark_operator.store.lease import ControllerLease, LeaseSettings
 from tidemark_operator.store.object_store import StoreError
 from tidemark_operator.store.sqlite import SqliteStore, StoredChange
@@ -147,6 +150,12 @@ class LocalCluster:
             probe=HttpProbe(controller_settings.probe_timeout_ms),
             on_change=self._on_change,
         )
+        self._access_reviews = AccessReviews(
+            SubjectAccessReviews(
+                LocalRoles(settings.data_dir).review, now_ms=MonotonicClock().now_ms
+            ),
+            self.controller,
+        )
         self._live_pools = LivePools(self.controller, wall_clock_ms=wall_clock_ms)
         self.runtime = ProcessesRuntime(
             ProcessSettings(
@@ -200,7 +209,10 @@ class LocalCluster:
                 self.controller,
                 listening,
                 pid_of=self.runtime.pid,
-                more_calls=topic_calls(TopicAdmin(self._indexed, self.controller)),
+                more_calls={
+                    **topic_calls(TopicAdmin(self._indexed, self.controller)),
+                    **access_calls(self._access_reviews),
+                },
                 more_metrics=(LoopLagCollector(lag), ReconcileCollector(self._queue)),
                 add_routes=self._add_routes,
             )

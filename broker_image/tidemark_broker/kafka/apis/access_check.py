@@ -1,0 +1,214 @@
+"""Check Kafka requests of clients that have names, by the table in required_access.py.
+
+A rule is run with what is known. What it lacks is asked of the controller in one request, and the
+rule is run again; after MAX_ROUNDS what is still not known is refused. Produce and Fetch, whose
+requests are no tables of fields, only need the topics that are refused.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeVar
+
+from tidemark_protocol.access_messages import Access, ResourceKind, Verb
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_broker.kafka.apis.required_access import REQUIRED_ACCESS, Scope
+from tidemark_broker.kafka.network.request import KafkaRequest
+from tidemark_broker.kafka.network.response_writer import RespondLater
+from tidemark_broker.kafka_wire.messages.frames import API_NAMES
+from tidemark_broker.kafka_wire.messages.schema import Api, Values
+from tidemark_broker.metadata.metadata_cache import MetadataCache
+from tidemark_broker.security.access_log import Origin
+from tidemark_broker.security.authorizer import Authorizer
+from tidemark_broker.security.role_text import refusal
+
+MAX_ROUNDS = 4
+MAX_NAME = 1_000  # a longer name needs the access to all
+NO_TOPICS: frozenset[str] = frozenset()
+
+Made = TypeVar("Made")
+
+_log = logging.getLogger(__name__)
+
+
+class Asker:
+    """What a rule asks; it collects what is not known, and what was refused or performed."""
+
+    def __init__(self, authorizer: Authorizer, request: KafkaRequest) -> None:
+        self._authorizer = authorizer
+        self._principal = request.principal
+        self.unknown: dict[Access, None] = {}
+        self.refused: dict[Access, None] = {}
+        self.allowed: dict[Access, None] = {}
+
+    def may(self, verb: Verb, kind: ResourceKind, name: str) -> bool:
+        """Return whether what the client asks for is allowed; a refusal is logged."""
+        access = _access(verb, kind, name)
+        is_allowed = self._known(access)
+        (self.allowed if is_allowed else self.refused)[access] = None
+        return is_allowed
+
+    def sees(self, verb: Verb, kind: ResourceKind, name: str) -> bool:
+        """Return whether an access is allowed, to show or to leave out what belongs to it."""
+        return self._known(_access(verb, kind, name))
+
+    def refusal(self, verb: Verb, kind: ResourceKind, name: str) -> str:
+        namespace = self._authorizer.namespace
+        return refusal(self._principal, _access(verb, kind, name), namespace)
+
+    def _known(self, access: Access) -> bool:
+        known = self._authorizer.known(self._principal, access)
+        if known is None:
+            self.unknown[access] = None
+        return known is True
+
+
+def _access(verb: Verb, kind: ResourceKind, name: str) -> Access:
+    return Access(verb, kind, name if len(name) <= MAX_NAME else "")
+
+
+class KafkaAccess:
+    """The check of requests that came in by the listeners `checked`."""
+
+    def __init__(
+        self,
+        authorizer: Authorizer,
+        metadata: MetadataCache,
+        *,
+        checked: Collection[str],
+        creates_topics: bool,
+    ) -> None:
+        self._authorizer = authorizer
+        self._metadata = metadata
+        self._checked = frozenset(checked)
+        self._creates_topics = creates_topics
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+
+    def is_checked(self, request: KafkaRequest) -> bool:
+        return request.listener in self._checked
+
+    async def respond(
+        self, api: Api, request: KafkaRequest, requested: Values, respond: RespondLater
+    ) -> Values:
+        """Return the response, of which `respond` makes what is allowed."""
+        required = REQUIRED_ACCESS[api.api_key]
+        scope = Scope(
+            request.version, self._metadata, self._authorizer.pool_name, self._creates_topics
+        )
+        decision, asker = await self._decided(
+            request, lambda asker: required.rule(asker, requested, scope)
+        )
+        values = decision.values
+        if decision.requested is not None:
+            values = await respond(request, decision.requested)
+        values, _ = await self._decided(request, lambda asker: decision.complete(asker, values))
+        self._log(request, asker, values, is_admin=required.is_admin)
+        return values
+
+    def check_topics(
+        self,
+        request: KafkaRequest,
+        verb: Verb,
+        topics: Iterable[str],
+        then: Callable[[frozenset[str]], None],
+    ) -> None:
+        """Call `then` with the topics that are refused, at once if all are known."""
+        asker = Asker(self._authorizer, request)
+        refused = _refused_topics(asker, verb, topics)
+        if not asker.unknown:
+            if refused:
+                self._log(request, asker, {}, is_admin=False)
+            then(refused)
+            return
+        task = asyncio.get_running_loop().create_task(
+            self._check_topics_later(request, verb, tuple(topics), then)
+        )
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        request.cancel = task.cancel
+
+    def fresh_ms(self, request: KafkaRequest, verb: Verb, topics: Iterable[str]) -> int:
+        """Return for how long a request may wait without another check of these topics."""
+        return min(
+            (
+                self._authorizer.fresh_ms(
+                    request.principal, _access(verb, ResourceKind.TOPIC, topic)
+                )
+                for topic in topics
+            ),
+            default=0,
+        )
+
+    # ---- inside
+
+    async def _check_topics_later(
+        self,
+        request: KafkaRequest,
+        verb: Verb,
+        topics: tuple[str, ...],
+        then: Callable[[frozenset[str]], None],
+    ) -> None:
+        try:
+            refused, asker = await self._decided(
+                request, lambda asker: _refused_topics(asker, verb, topics)
+            )
+            self._log(request, asker, {}, is_admin=False)
+            request.measured(lambda: then(refused))
+        except Exception as error:
+            _log.exception("request failed", extra={"api": _name(request)})
+            request.fail(f"{_name(request)}: {error}")
+
+    async def _decided(
+        self, request: KafkaRequest, decide: Callable[[Asker], Made]
+    ) -> tuple[Made, Asker]:
+        """Run a decision until it knows what it asks."""
+        for _ in range(MAX_ROUNDS):
+            asker = Asker(self._authorizer, request)
+            made = decide(asker)
+            if not asker.unknown:
+                return made, asker
+            await self._authorizer.ensure(request.principal, asker.unknown)
+        asker = Asker(self._authorizer, request)
+        return decide(asker), asker
+
+    def _log(self, request: KafkaRequest, asker: Asker, values: Values, *, is_admin: bool) -> None:
+        if not asker.refused and not is_admin:
+            return
+        origin = Origin(
+            request.principal,
+            _name(request),
+            request.listener,
+            request.client_host,
+            str(request.header.correlation_id),
+        )
+        for access in asker.refused:
+            self._authorizer.log.refused(origin, access)
+        if is_admin:
+            failed = _failed_names(values)
+            for access in asker.allowed:
+                if access.name not in failed:
+                    self._authorizer.log.performed(origin, access)
+
+
+def _name(request: KafkaRequest) -> str:
+    return API_NAMES[request.header.api_key]
+
+
+def _refused_topics(asker: Asker, verb: Verb, topics: Iterable[str]) -> frozenset[str]:
+    refused = [topic for topic in topics if not asker.may(verb, ResourceKind.TOPIC, topic)]
+    return frozenset(refused) if refused else NO_TOPICS
+
+
+def _failed_names(values: Values) -> set[str]:
+    """Return the topics, groups and resources of a response that have an error."""
+    failed: set[str] = set()
+    for entries in (values.get("topics"), values.get("groups"), values.get("resources")):
+        for entry in entries or ():
+            errors = {entry.get("error", ErrorCode.NONE)}
+            errors.update(
+                each.get("error", ErrorCode.NONE) for each in entry.get("partitions") or ()
+            )
+            if errors != {ErrorCode.NONE}:
+                failed.add(entry.get("topic") or entry.get("group_id") or entry.get("resource"))
+    return failed
