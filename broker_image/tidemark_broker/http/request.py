@@ -1,7 +1,10 @@
 """Read one request: its headers, and its body within limits."""
 
 import asyncio
+from collections.abc import Iterable
+from typing import Protocol
 
+from tidemark_protocol.access_messages import ANONYMOUS, Principal, ResourceKind, Verb
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.http.limits import HttpLimits
@@ -11,18 +14,32 @@ from tidemark_broker.http.response import ClientGone, Receive, Scope
 FORWARDED_BY = b"tidemark-forwarded-by"
 CLIENT_ID = b"tidemark-client-id"
 LISTENER = "tidemark.listener"  # of the scope: the named listener that the connection came in by
+PRINCIPAL = "tidemark.principal"  # of the scope: the Principal, where one is authenticated
+
+
+class RequestAccess(Protocol):
+    """The check of what the sender of a request may do (route_access.py)."""
+
+    async def require(
+        self, request: "Request", verb: Verb, kind: ResourceKind, names: Iterable[str]
+    ) -> None:
+        """Raise HttpProblem (403) unless all of these are allowed."""
+        ...
 
 
 class Request:
     __slots__ = (
         "accept",
+        "access",
         "body_size_bytes",
+        "client_host",
         "client_id",
         "content_encoding",
         "content_length",
         "content_type",
         "is_forwarded",
         "listener",
+        "principal",
         "query_string",
         "raw_path",
         "receive",
@@ -36,6 +53,9 @@ class Request:
         self.is_forwarded = False
         self.client_id = ""
         self.listener: str = scope.get(LISTENER, "")
+        self.principal: Principal = scope.get(PRINCIPAL, ANONYMOUS)
+        self.client_host: str = (scope.get("client") or ("",))[0]
+        self.access: RequestAccess | None = None  # None: everything is allowed
         self.body_size_bytes = 0  # of what was read
         for name, value in scope["headers"]:
             if name == b"content-type":
@@ -62,6 +82,11 @@ class Request:
     def path(self) -> str:
         """Return the path, the `instance` of a problem."""
         return self.raw_path.decode("latin-1")
+
+    async def require(self, verb: Verb, kind: ResourceKind, names: Iterable[str]) -> None:
+        """Check names that only the body has. Raises HttpProblem (403)."""
+        if self.access is not None:
+            await self.access.require(self, verb, kind, names)
 
     def body_bytes_at_most(self, limits: HttpLimits) -> int:
         most_bytes = limits.forwarded_body_bytes if self.is_forwarded else limits.body_bytes

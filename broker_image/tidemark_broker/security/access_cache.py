@@ -53,6 +53,13 @@ class AccessCache:
         limit_ms = STALE_MS if self._failed_ms is None else GRACE_MS
         return None if now_ms - review.reviewed_ms >= limit_ms else review.is_allowed
 
+    def recent(self, principal: Principal, access: Access, now_ms: int) -> bool | None:
+        """Return what is known of an access and not due, or None: the lookup of each request."""
+        review = self._find(principal, access)
+        if review is None or now_ms - review.reviewed_ms >= ASK_AGAIN_MS:
+            return None
+        return review.is_allowed
+
     def is_due(self, principal: Principal, access: Access, now_ms: int) -> bool:
         """Return whether a known access is to be asked for again, while it is still used."""
         review = self._find(principal, access)

@@ -64,6 +64,9 @@ class Authorizer:
     def known(self, principal: Principal, access: Access) -> bool | None:
         """Return whether an access is allowed, or None before `ensure`."""
         now_ms = self._clock()
+        recent = self._cache.recent(principal, access, now_ms)
+        if recent is not None:
+            return recent
         known = self._cache.known(principal, access, now_ms)
         if known is not None and self._cache.is_due(principal, access, now_ms):
             self._ask(principal, (access,))

@@ -14,6 +14,17 @@ def rule_of(access: Access) -> str:
     )
 
 
+def role_of(access: Access, namespace: str) -> str:
+    """Return a Role that allows the access, as YAML."""
+    name = f"tidemark-{access.verb.value}-{access.kind.value}"
+    return (
+        "apiVersion: rbac.authorization.k8s.io/v1\n"
+        "kind: Role\n"
+        f"metadata: {{name: {name}, namespace: {namespace or 'default'}}}\n"
+        f"rules:\n  - {rule_of(access)}\n"
+    )
+
+
 def resource_of(access: Access) -> str:
     """Return the resource as `kubectl auth can-i` takes it."""
     name = f"/{access.name}" if access.name else ""

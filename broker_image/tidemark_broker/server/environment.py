@@ -18,6 +18,7 @@ from tidemark_broker.metadata.controller_channel import ControllerTransport
 from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.replica_manager import ReplicaManager
+from tidemark_broker.security.authorizer import Authorizer
 from tidemark_broker.server.config import BrokerConfig
 
 
@@ -30,6 +31,7 @@ class HttpBackend(Protocol):
     groups: GroupCoordinatorService
     quotas: ClientQuotaManager
     producer_ids: ProducerIdManager
+    authorizer: Authorizer
     request_metrics: KafkaRequestMetrics
 
     def is_ready(self) -> tuple[bool, str]:

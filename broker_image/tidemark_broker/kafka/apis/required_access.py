@@ -4,20 +4,18 @@ The verbs are those of Kafka's own checks (KafkaApis), in terms of RBAC: Read is
 `produce`, the operations on the cluster are those on the BrokerPool. Each verb is a question of its
 own: unlike Kafka's Read and Write, `consume` and `produce` do not imply `describe`, so that
 `kubectl auth can-i` gives the same results.
-
-A rule takes the request's values and returns what the handler gets, and how its response is
-completed. Rules change nothing and may run more than once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
 
 from tidemark_protocol.access_messages import ResourceKind, Verb
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import TopicId
 from tidemark_protocol.topic_names import topic_name_fault
 
+from tidemark_broker.kafka.apis.access_rule import Asks, Decision, Rule, Scope, as_it_is
+from tidemark_broker.kafka.apis.acl_rules import create_acls, delete_acls, describe_acls
 from tidemark_broker.kafka.apis.config_descriptions import ResourceType
 from tidemark_broker.kafka_wire.messages import frames
 from tidemark_broker.kafka_wire.messages.authorized_operations import (
@@ -27,7 +25,6 @@ from tidemark_broker.kafka_wire.messages.authorized_operations import (
     operations_of_topic,
 )
 from tidemark_broker.kafka_wire.messages.schema import ZERO_TOPIC_ID, Values
-from tidemark_broker.metadata.metadata_cache import MetadataCache
 
 TOPIC, GROUP, POOL = ResourceKind.TOPIC, ResourceKind.GROUP, ResourceKind.POOL
 NO_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -37,52 +34,6 @@ _GROUP_KEY = 0  # of FindCoordinator
 _FIRST_FIND_OF_MANY = 4
 _FIRST_FETCH_OF_GROUPS = 8
 _FIRST_OFFSETS_WITH_TOPIC_IDS = 10
-
-
-class Asks(Protocol):
-    """What a rule asks (access_check.py)."""
-
-    def may(self, verb: Verb, kind: ResourceKind, name: str) -> bool: ...
-    def sees(self, verb: Verb, kind: ResourceKind, name: str) -> bool: ...
-    def refusal(self, verb: Verb, kind: ResourceKind, name: str) -> str: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What rules know beside the request; `pool` is the name of the BrokerPool."""
-
-    version: int
-    metadata: MetadataCache
-    pool: str
-    creates_topics: bool = False
-
-    def visible_topics(self) -> list[str]:
-        served = self.metadata.served_topic
-        return [name for name in sorted(self.metadata.topics) if served(name) is not None]
-
-    def name_of(self, topic_id: TopicId) -> str:
-        """Return the name of a topic that is requested by id; "" if it is unknown."""
-        known = self.metadata.topics_by_id.get(topic_id)
-        return "" if known is None else known.topic
-
-
-Complete = Callable[[Asks, Values], Values]
-
-
-def _as_it_is(asks: Asks, values: Values) -> Values:
-    return values
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What the handler gets; None: it is not called, and `values` is the response."""
-
-    requested: Values | None
-    complete: Complete = _as_it_is
-    values: Values = field(default_factory=dict)
-
-
-Rule = Callable[[Asks, Values, Scope], Decision]
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,9 +389,7 @@ def _on_resources(verb: Verb) -> Rule:
         def complete(asks: Asks, values: Values) -> Values:
             return values | {"resources": (*values["resources"], *failed)}
 
-        return Decision(
-            requested | {"resources": tuple(allowed)}, complete if failed else _as_it_is
-        )
+        return Decision(requested | {"resources": tuple(allowed)}, complete if failed else as_it_is)
 
     return rule
 
@@ -641,6 +590,9 @@ REQUIRED_ACCESS: Mapping[int, RequiredAccess] = {
     frames.OFFSET_FOR_LEADER_EPOCH: RequiredAccess(
         "describe topics/<topic>", _on_partitions(Verb.DESCRIBE)
     ),
+    frames.DESCRIBE_ACLS: RequiredAccess("none: the client's own accesses", describe_acls),
+    frames.CREATE_ACLS: RequiredAccess("not possible: write a Role", create_acls),
+    frames.DELETE_ACLS: RequiredAccess("not possible: delete a RoleBinding", delete_acls),
     frames.DESCRIBE_CONFIGS: RequiredAccess(
         "describe topics/<topic>, consumergroups/<group> or brokerpools/<pool>",
         _on_resources(Verb.DESCRIBE),

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemark_broker.kafka.apis.required_access import REQUIRED_ACCESS, Scope
+from tidemark_broker.kafka.apis.access_rule import Scope
+from tidemark_broker.kafka.apis.required_access import REQUIRED_ACCESS
 from tidemark_broker.kafka_wire.messages import (
     alter_replica_log_dirs,
     client_quotas,
@@ -408,7 +409,15 @@ CASES: list[tuple[Api, int | None, Values, set[ErrorCode], tuple[str, ...]]] = [
         (pool_rule("describe"),),
     ),
 ]
-BY_HAND = {frames.PRODUCE, frames.FETCH, frames.API_VERSIONS, frames.INIT_PRODUCER_ID}
+BY_HAND = {
+    frames.PRODUCE,
+    frames.FETCH,
+    frames.API_VERSIONS,
+    frames.INIT_PRODUCER_ID,
+    frames.DESCRIBE_ACLS,
+    frames.CREATE_ACLS,
+    frames.DELETE_ACLS,
+}
 
 
 async def asked(client: Client, api: Api, version: int | None, values: Values) -> Values:
@@ -575,6 +584,8 @@ def test_a_topic_is_created_by_metadata_only_for_clients_that_may_create_it(
 
 
 class FixedAnswers:
+    principal = ALICE
+
     def __init__(self, allowed: set[tuple[Verb, str]]) -> None:
         self._allowed = allowed
 
