@@ -553,103 +553,103 @@ def _shown_offsets(
 # ---- the table
 
 REQUIRED_ACCESS: Mapping[int, RequiredAccess] = {
-    frames.PRODUCE: RequiredAccess("produce topics/<topic>", _unchecked),
-    frames.FETCH: RequiredAccess("consume topics/<topic>", _unchecked),
-    frames.LIST_OFFSETS: RequiredAccess("describe topics/<topic>", _on_partitions(Verb.DESCRIBE)),
+    frames.PRODUCE: RequiredAccess("produce topics/{topic}", _unchecked),
+    frames.FETCH: RequiredAccess("consume topics/{topic}", _unchecked),
+    frames.LIST_OFFSETS: RequiredAccess("describe topics/{topic}", _on_partitions(Verb.DESCRIBE)),
     frames.METADATA: RequiredAccess(
-        "describe topics/<topic>; create topics/<topic> for one that is created by it", _metadata
+        "describe topics/{topic}; create topics/{topic} for one that is created by it", _metadata
     ),
     frames.OFFSET_COMMIT: RequiredAccess(
-        "consume consumergroups/<group> and consume topics/<topic>", _offset_commit
+        "consume consumergroups/{group} and consume topics/{topic}", _offset_commit
     ),
     frames.OFFSET_FETCH: RequiredAccess(
-        "describe consumergroups/<group> and describe topics/<topic>", _offset_fetch
+        "describe consumergroups/{group} and describe topics/{topic}", _offset_fetch
     ),
-    frames.FIND_COORDINATOR: RequiredAccess("describe consumergroups/<group>", _find_coordinator),
-    frames.JOIN_GROUP: RequiredAccess("consume consumergroups/<group>", _on_group(Verb.CONSUME)),
-    frames.HEARTBEAT: RequiredAccess("consume consumergroups/<group>", _on_group(Verb.CONSUME)),
-    frames.LEAVE_GROUP: RequiredAccess("consume consumergroups/<group>", _on_group(Verb.CONSUME)),
-    frames.SYNC_GROUP: RequiredAccess("consume consumergroups/<group>", _on_group(Verb.CONSUME)),
+    frames.FIND_COORDINATOR: RequiredAccess("describe consumergroups/{group}", _find_coordinator),
+    frames.JOIN_GROUP: RequiredAccess("consume consumergroups/{group}", _on_group(Verb.CONSUME)),
+    frames.HEARTBEAT: RequiredAccess("consume consumergroups/{group}", _on_group(Verb.CONSUME)),
+    frames.LEAVE_GROUP: RequiredAccess("consume consumergroups/{group}", _on_group(Verb.CONSUME)),
+    frames.SYNC_GROUP: RequiredAccess("consume consumergroups/{group}", _on_group(Verb.CONSUME)),
     frames.DESCRIBE_GROUPS: RequiredAccess(
-        "describe consumergroups/<group>", _on_groups(Verb.DESCRIBE, shows_operations=True)
+        "describe consumergroups/{group}", _on_groups(Verb.DESCRIBE, shows_operations=True)
     ),
     frames.LIST_GROUPS: RequiredAccess(
-        "describe brokerpools/<pool>, else those with describe consumergroups/<group>",
+        "describe brokerpools/{pool}, else those with describe consumergroups/{group}",
         _list_groups,
     ),
     frames.API_VERSIONS: RequiredAccess("none", _unchecked),
     frames.CREATE_TOPICS: RequiredAccess(
-        "create topics/<topic>", _on_topic_changes(Verb.CREATE), is_admin=True
+        "create topics/{topic}", _on_topic_changes(Verb.CREATE), is_admin=True
     ),
-    frames.DELETE_TOPICS: RequiredAccess("delete topics/<topic>", _delete_topics, is_admin=True),
+    frames.DELETE_TOPICS: RequiredAccess("delete topics/{topic}", _delete_topics, is_admin=True),
     frames.DELETE_RECORDS: RequiredAccess(
-        "delete topics/<topic>", _on_partitions(Verb.DELETE), is_admin=True
+        "delete topics/{topic}", _on_partitions(Verb.DELETE), is_admin=True
     ),
     # Kafka: Write on any topic. An id alone writes nothing.
     frames.INIT_PRODUCER_ID: RequiredAccess("none", _unchecked),
     frames.OFFSET_FOR_LEADER_EPOCH: RequiredAccess(
-        "describe topics/<topic>", _on_partitions(Verb.DESCRIBE)
+        "describe topics/{topic}", _on_partitions(Verb.DESCRIBE)
     ),
     frames.DESCRIBE_ACLS: RequiredAccess("none: the client's own accesses", describe_acls),
     frames.CREATE_ACLS: RequiredAccess("not possible: write a Role", create_acls),
     frames.DELETE_ACLS: RequiredAccess("not possible: delete a RoleBinding", delete_acls),
     frames.DESCRIBE_CONFIGS: RequiredAccess(
-        "describe topics/<topic>, consumergroups/<group> or brokerpools/<pool>",
+        "describe topics/{topic}, consumergroups/{group} or brokerpools/{pool}",
         _on_resources(Verb.DESCRIBE),
     ),
     frames.ALTER_CONFIGS: RequiredAccess(
-        "alter topics/<topic>, consumergroups/<group> or brokerpools/<pool>",
+        "alter topics/{topic}, consumergroups/{group} or brokerpools/{pool}",
         _on_resources(Verb.ALTER),
         is_admin=True,
     ),
     frames.ALTER_REPLICA_LOG_DIRS: RequiredAccess(
-        "alter brokerpools/<pool>",
+        "alter brokerpools/{pool}",
         _on_cluster(Verb.ALTER, _each_place_of_directories),
         is_admin=True,
     ),
     frames.DESCRIBE_LOG_DIRS: RequiredAccess(
-        "describe brokerpools/<pool>", _on_cluster(Verb.DESCRIBE, _whole)
+        "describe brokerpools/{pool}", _on_cluster(Verb.DESCRIBE, _whole)
     ),
     frames.CREATE_PARTITIONS: RequiredAccess(
-        "alter topics/<topic>", _on_topic_changes(Verb.ALTER), is_admin=True
+        "alter topics/{topic}", _on_topic_changes(Verb.ALTER), is_admin=True
     ),
     frames.DELETE_GROUPS: RequiredAccess(
-        "delete consumergroups/<group>", _on_groups(Verb.DELETE), is_admin=True
+        "delete consumergroups/{group}", _on_groups(Verb.DELETE), is_admin=True
     ),
     frames.ELECT_LEADERS: RequiredAccess(
-        "alter brokerpools/<pool>", _on_cluster(Verb.ALTER, _each_place), is_admin=True
+        "alter brokerpools/{pool}", _on_cluster(Verb.ALTER, _each_place), is_admin=True
     ),
     frames.INCREMENTAL_ALTER_CONFIGS: RequiredAccess(
-        "alter topics/<topic>, consumergroups/<group> or brokerpools/<pool>",
+        "alter topics/{topic}, consumergroups/{group} or brokerpools/{pool}",
         _on_resources(Verb.ALTER),
         is_admin=True,
     ),
     frames.ALTER_PARTITION_REASSIGNMENTS: RequiredAccess(
-        "alter brokerpools/<pool>", _on_cluster(Verb.ALTER, _whole), is_admin=True
+        "alter brokerpools/{pool}", _on_cluster(Verb.ALTER, _whole), is_admin=True
     ),
     frames.LIST_PARTITION_REASSIGNMENTS: RequiredAccess(
-        "describe brokerpools/<pool>", _on_cluster(Verb.DESCRIBE, _whole)
+        "describe brokerpools/{pool}", _on_cluster(Verb.DESCRIBE, _whole)
     ),
     frames.OFFSET_DELETE: RequiredAccess(
-        "delete consumergroups/<group> and consume topics/<topic>", _offset_delete, is_admin=True
+        "delete consumergroups/{group} and consume topics/{topic}", _offset_delete, is_admin=True
     ),
     frames.DESCRIBE_CLIENT_QUOTAS: RequiredAccess(
-        "describe brokerpools/<pool>", _on_cluster(Verb.DESCRIBE, _whole)
+        "describe brokerpools/{pool}", _on_cluster(Verb.DESCRIBE, _whole)
     ),
     frames.ALTER_CLIENT_QUOTAS: RequiredAccess(
-        "alter brokerpools/<pool>", _on_cluster(Verb.ALTER, _each_entry), is_admin=True
+        "alter brokerpools/{pool}", _on_cluster(Verb.ALTER, _each_entry), is_admin=True
     ),
     frames.DESCRIBE_QUORUM: RequiredAccess(
-        "describe brokerpools/<pool>", _on_cluster(Verb.DESCRIBE, _whole)
+        "describe brokerpools/{pool}", _on_cluster(Verb.DESCRIBE, _whole)
     ),
     frames.DESCRIBE_CLUSTER: RequiredAccess("none", _describe_cluster),
     frames.DESCRIBE_PRODUCERS: RequiredAccess(
-        "consume topics/<topic>", _on_partitions(Verb.CONSUME)
+        "consume topics/{topic}", _on_partitions(Verb.CONSUME)
     ),
     frames.LIST_CONFIG_RESOURCES: RequiredAccess(
-        "describe brokerpools/<pool>", _on_cluster(Verb.DESCRIBE, _whole)
+        "describe brokerpools/{pool}", _on_cluster(Verb.DESCRIBE, _whole)
     ),
     frames.DESCRIBE_TOPIC_PARTITIONS: RequiredAccess(
-        "describe topics/<topic>", _describe_topic_partitions
+        "describe topics/{topic}", _describe_topic_partitions
     ),
 }

@@ -470,6 +470,14 @@ def test_every_api_has_a_row_and_a_case(tmp_path: Path) -> None:
     with_kafka_client(tmp_path, scenario)
 
 
+def test_the_documentation_says_what_each_api_needs() -> None:
+    text = (Path(__file__).parents[5] / "docs/user/authorization.md").read_text()
+    rows = re.findall(r"^\| ([A-Z][A-Za-z, ]+) \| ([^|]+) \|$", text, re.M)
+    told = {name: needs for names, needs in rows for name in names.split(", ")}
+    for key, required in REQUIRED_ACCESS.items():
+        assert told[frames.API_NAMES[key]] == required.needs
+
+
 @pytest.mark.parametrize(
     ("api", "version", "values", "errors", "rules"),
     CASES,
