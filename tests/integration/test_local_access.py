@@ -39,7 +39,7 @@ groups:
   readers:
     - {resources: [topics], verbs: [consume]}
 """
-REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED.to_bytes(2, "big")
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED.to_bytes(2, "big")
 
 
 class Epochs:
@@ -96,15 +96,15 @@ def test_records_go_only_where_the_roles_file_allows(tmp_path: Path) -> None:
         batch = build_batch([NewRecord(None, b"v")], timestamp_ms=1)
         try:
             writer = await connected(kafka_client, Principal("writer"))
-            assert REFUSED not in await writer.ask(produce(batch))
-            assert REFUSED in await writer.ask(fetch())
+            assert DENIED not in await writer.ask(produce(batch))
+            assert DENIED in await writer.ask(fetch())
             writer.close()
             reader = await connected(kafka_client, Principal("other", ("readers",)))
             assert b"v" in await reader.ask(fetch())
-            assert REFUSED in await reader.ask(produce(batch))
+            assert DENIED in await reader.ask(produce(batch))
             reader.close()
             nobody = await connected(kafka_client, Principal("nobody"))
-            assert REFUSED in await nobody.ask(fetch())
+            assert DENIED in await nobody.ask(fetch())
             nobody.close()
         finally:
             await kafka_client.stop()

@@ -61,7 +61,7 @@ def reviewed(cluster: KubeCluster, name: str, access: Access) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("role", "allowed", "refused"),
+    ("role", "allowed", "denied"),
     [
         (
             "tidemark-producer",
@@ -97,7 +97,7 @@ def test_a_role_allows_what_it_says(
     cluster: KubeCluster,
     role: str,
     allowed: list[tuple[str, str]],
-    refused: list[tuple[str, str]],
+    denied: list[tuple[str, str]],
 ) -> None:
     name = f"as-{role}"
     bind(cluster, name, role)
@@ -105,7 +105,7 @@ def test_a_role_allows_what_it_says(
     cluster.until(lambda: can(cluster, name, *allowed[0]), f"{role} is effective")
     for verb, resource in allowed:
         assert can(cluster, name, verb, resource), (verb, resource)
-    for verb, resource in refused:
+    for verb, resource in denied:
         assert not can(cluster, name, verb, resource), (verb, resource)
 
 

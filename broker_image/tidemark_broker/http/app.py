@@ -198,8 +198,8 @@ class HttpServer:
                 try:
                     await self._view.access.check_path(request, scope)
                 except HttpProblem as problem:
-                    refused = problem.answer(request.path, is_produce=False)
-                    await refused.send_to(send_and_record)
+                    denied = problem.answer(request.path, is_produce=False)
+                    await denied.send_to(send_and_record)
                     return
             await self._api(scope, receive, send_and_record)
         finally:

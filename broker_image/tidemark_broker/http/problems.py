@@ -126,9 +126,9 @@ KINDS: Mapping[ErrorCode, ProblemKind] = {
     ),
     ErrorCode.REBALANCE_IN_PROGRESS: ProblemKind(409, "The group is rebalancing"),
     ErrorCode.ILLEGAL_GENERATION: ProblemKind(409, "The generation of the consumer has ended"),
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: ProblemKind(403, "The access to the topic is refused"),
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: ProblemKind(403, "The access to the group is refused"),
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ProblemKind(403, "The access to the pool is refused"),
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: ProblemKind(403, "The access to the topic is denied"),
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: ProblemKind(403, "The access to the group is denied"),
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ProblemKind(403, "The access to the pool is denied"),
     ErrorCode.INVALID_GROUP_ID: ProblemKind(400, "Invalid group id"),
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: ProblemKind(
         409, "The members of the group share no assignor"

@@ -17,7 +17,7 @@ from tidemark_broker.http.response import Scope
 from tidemark_broker.metadata.metadata_cache import MetadataCache
 from tidemark_broker.security.access_log import Origin
 from tidemark_broker.security.authorizer import Authorizer
-from tidemark_broker.security.role_text import refusal, resource_of, role_of
+from tidemark_broker.security.role_text import denial, resource_of, role_of
 
 VISIBLE_TOPICS = "tidemark.visible-topics"  # of the scope: a set of names, where it is checked
 MAX_NAME = 1_000  # a longer name needs the access to all
@@ -128,7 +128,7 @@ class HttpAccess:
         await self._learn(request, accesses)
         for access in accesses:
             if self._authorizer.known(request.principal, access) is not True:
-                self._authorizer.log.refused(_origin(request), access)
+                self._authorizer.log.denied(_origin(request), access)
                 raise self._problem(request, access)
 
     # ---- inside
@@ -163,7 +163,7 @@ class HttpAccess:
         namespace = self._authorizer.namespace
         return HttpProblem(
             _ERRORS[access.kind],
-            refusal(request.principal, access, namespace),
+            denial(request.principal, access, namespace),
             members={
                 "verb": access.verb.value,
                 "resource": resource_of(access),

@@ -1,6 +1,6 @@
-"""Log refused accesses and admin actions, one structured line each, without any payload.
+"""Log denied accesses and admin actions, one structured line each, without any payload.
 
-Lines about refusals are limited for each principal, so that a client that repeats a request fills
+Lines about denials are limited for each principal, so that a client that repeats a request fills
 no disk; the next line says how many were left out.
 """
 
@@ -42,8 +42,8 @@ class AccessLog:
         self._clock = clock
         self._periods: dict[Principal, _Period] = {}
 
-    def refused(self, origin: Origin, access: Access) -> None:
-        """Log one refused access."""
+    def denied(self, origin: Origin, access: Access) -> None:
+        """Log one denied access."""
         period = self._period(origin.principal)
         if period.lines >= LINES_OF_A_PERIOD:
             period.left_out += 1
@@ -53,7 +53,7 @@ class AccessLog:
         if period.left_out:
             extra["left_out"] = period.left_out
             period.left_out = 0
-        _log.warning("access refused", extra=extra)
+        _log.warning("access denied", extra=extra)
 
     def performed(self, origin: Origin, access: Access) -> None:
         """Log an action that changes topics, groups or the pool, and that succeeded."""

@@ -31,8 +31,8 @@ def resource_of(access: Access) -> str:
     return f"{access.kind.value}.{API_GROUP}{name}"
 
 
-def refusal(principal: Principal, access: Access, namespace: str) -> str:
-    """Return why an access is refused, and the rule that would allow it."""
+def denial(principal: Principal, access: Access, namespace: str) -> str:
+    """Return why an access is denied, and the rule that would allow it."""
     return (
         f"{principal.name} may not {access.verb.value} {resource_of(access)}"
         f" in namespace {namespace or 'default'}: bind a Role with this rule:"

@@ -1,8 +1,8 @@
 """Check Kafka requests of clients that have names, by the table in required_access.py.
 
 A rule is run with what is known. What it lacks is asked of the controller in one request, and the
-rule is run again; after MAX_ROUNDS what is still not known is refused. Produce and Fetch, whose
-requests are no tables of fields, only need the topics that are refused.
+rule is run again; after MAX_ROUNDS what is still not known is denied. Produce and Fetch, whose
+requests are no tables of fields, only need the topics that are denied.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from tidemark_broker.kafka_wire.messages.schema import Api, Values
 from tidemark_broker.metadata.metadata_cache import MetadataCache
 from tidemark_broker.security.access_log import Origin
 from tidemark_broker.security.authorizer import Authorizer
-from tidemark_broker.security.role_text import refusal
+from tidemark_broker.security.role_text import denial
 
 MAX_ROUNDS = 4
 MAX_NAME = 1_000  # a longer name needs the access to all
@@ -35,29 +35,29 @@ _log = logging.getLogger(__name__)
 
 
 class Asker:
-    """What a rule asks; it collects what is not known, and what was refused or performed."""
+    """What a rule asks; it collects what is not known, and what was denied or performed."""
 
     def __init__(self, authorizer: Authorizer, request: KafkaRequest) -> None:
         self._authorizer = authorizer
         self.principal = request.principal
         self.unknown: dict[Access, None] = {}
-        self.refused: dict[Access, None] = {}
+        self.denied: dict[Access, None] = {}
         self.allowed: dict[Access, None] = {}
 
     def may(self, verb: Verb, kind: ResourceKind, name: str) -> bool:
-        """Return whether what the client asks for is allowed; a refusal is logged."""
+        """Return whether what the client asks for is allowed; a denial is logged."""
         access = _access(verb, kind, name)
         is_allowed = self._known(access)
-        (self.allowed if is_allowed else self.refused)[access] = None
+        (self.allowed if is_allowed else self.denied)[access] = None
         return is_allowed
 
     def sees(self, verb: Verb, kind: ResourceKind, name: str) -> bool:
         """Return whether an access is allowed, to show or to leave out what belongs to it."""
         return self._known(_access(verb, kind, name))
 
-    def refusal(self, verb: Verb, kind: ResourceKind, name: str) -> str:
+    def denial(self, verb: Verb, kind: ResourceKind, name: str) -> str:
         namespace = self._authorizer.namespace
-        return refusal(self.principal, _access(verb, kind, name), namespace)
+        return denial(self.principal, _access(verb, kind, name), namespace)
 
     def _known(self, access: Access) -> bool:
         known = self._authorizer.known(self.principal, access)
@@ -116,17 +116,17 @@ class KafkaAccess:
         topics: Iterable[str],
         then: Callable[[frozenset[str]], None],
     ) -> None:
-        """Call `then` with the topics that are refused, at once if all are known."""
+        """Call `then` with the topics that are denied, at once if all are known."""
         known, principal = self._authorizer.known, request.principal
         if all(known(principal, _access(verb, ResourceKind.TOPIC, name)) for name in topics):
             then(NO_TOPICS)
             return
         asker = Asker(self._authorizer, request)
-        refused = _refused_topics(asker, verb, topics)
+        denied = _denied_topics(asker, verb, topics)
         if not asker.unknown:
-            if refused:
+            if denied:
                 self._log(request, asker, {}, is_admin=False)
-            then(refused)
+            then(denied)
             return
         task = asyncio.get_running_loop().create_task(
             self._check_topics_later(request, verb, tuple(topics), then)
@@ -157,11 +157,11 @@ class KafkaAccess:
         then: Callable[[frozenset[str]], None],
     ) -> None:
         try:
-            refused, asker = await self._decided(
-                request, lambda asker: _refused_topics(asker, verb, topics)
+            denied, asker = await self._decided(
+                request, lambda asker: _denied_topics(asker, verb, topics)
             )
             self._log(request, asker, {}, is_admin=False)
-            request.measured(lambda: then(refused))
+            request.measured(lambda: then(denied))
         except Exception as error:
             _log.exception("request failed", extra={"api": _name(request)})
             request.fail(f"{_name(request)}: {error}")
@@ -169,18 +169,20 @@ class KafkaAccess:
     async def _decided(
         self, request: KafkaRequest, decide: Callable[[Asker], Made]
     ) -> tuple[Made, Asker]:
-        """Run a decision until it knows what it asks."""
+        """Run a decision until it knows what it asks, or learns nothing more."""
+        before: dict[Access, None] = {}
         for _ in range(MAX_ROUNDS):
             asker = Asker(self._authorizer, request)
             made = decide(asker)
-            if not asker.unknown:
+            if not asker.unknown or asker.unknown == before:
                 return made, asker
-            await self._authorizer.ensure(request.principal, asker.unknown)
+            before = asker.unknown
+            await self._authorizer.ensure(request.principal, before)
         asker = Asker(self._authorizer, request)
         return decide(asker), asker
 
     def _log(self, request: KafkaRequest, asker: Asker, values: Values, *, is_admin: bool) -> None:
-        if not asker.refused and not is_admin:
+        if not asker.denied and not is_admin:
             return
         origin = Origin(
             request.principal,
@@ -189,8 +191,8 @@ class KafkaAccess:
             request.client_host,
             str(request.header.correlation_id),
         )
-        for access in asker.refused:
-            self._authorizer.log.refused(origin, access)
+        for access in asker.denied:
+            self._authorizer.log.denied(origin, access)
         if is_admin:
             failed = _failed_names(values)
             for access in asker.allowed:
@@ -202,9 +204,9 @@ def _name(request: KafkaRequest) -> str:
     return API_NAMES[request.header.api_key]
 
 
-def _refused_topics(asker: Asker, verb: Verb, topics: Iterable[str]) -> frozenset[str]:
-    refused = [topic for topic in topics if not asker.may(verb, ResourceKind.TOPIC, topic)]
-    return frozenset(refused) if refused else NO_TOPICS
+def _denied_topics(asker: Asker, verb: Verb, topics: Iterable[str]) -> frozenset[str]:
+    denied = [topic for topic in topics if not asker.may(verb, ResourceKind.TOPIC, topic)]
+    return frozenset(denied) if denied else NO_TOPICS
 
 
 def _failed_names(values: Values) -> set[str]:

@@ -1,4 +1,4 @@
-"""Define a rule of required_access.py: which access a request needs, and how a refusal looks.
+"""Define a rule of required_access.py: which access a request needs, and how a denial looks.
 
 A rule takes the request's values and returns what the handler gets, and how its response is
 completed. Rules change nothing and may run more than once.
@@ -22,7 +22,7 @@ class Asks(Protocol):
 
     def may(self, verb: Verb, kind: ResourceKind, name: str) -> bool: ...
     def sees(self, verb: Verb, kind: ResourceKind, name: str) -> bool: ...
-    def refusal(self, verb: Verb, kind: ResourceKind, name: str) -> str: ...
+    def denial(self, verb: Verb, kind: ResourceKind, name: str) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)

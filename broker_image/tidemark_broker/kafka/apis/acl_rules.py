@@ -97,16 +97,16 @@ def _operations(asks: Asks, resource_type: AclResource, name: str, scope: Scope)
 
 
 def create_acls(asks: Asks, requested: Values, scope: Scope) -> Decision:
-    results = tuple(_refused(_role_of(each, scope)) for each in requested["creations"])
+    results = tuple(_denied(_role_of(each, scope)) for each in requested["creations"])
     return Decision(None, values={"results": results})
 
 
 def delete_acls(asks: Asks, requested: Values, scope: Scope) -> Decision:
     message = "there are no ACLs: delete the RoleBinding, or the rule of its Role, in Kubernetes"
-    return Decision(None, values={"results": (_refused(message),) * len(requested["filters"])})
+    return Decision(None, values={"results": (_denied(message),) * len(requested["filters"])})
 
 
-def _refused(message: str) -> Values:
+def _denied(message: str) -> Values:
     return {"error": ErrorCode.POLICY_VIOLATION, "error_message": message}
 
 

@@ -69,7 +69,7 @@ class FetchLimits:
     min_bytes: int
     max_bytes: int
     rack: str | None
-    refused: frozenset[str] = NO_TOPICS  # topics that the client may not read
+    denied: frozenset[str] = NO_TOPICS  # topics that the client may not read
 
 
 class ConsumerFetch:
@@ -98,7 +98,7 @@ class ConsumerFetch:
         self._share_bytes = share_bytes
         self._in_turns = in_turns
         self._rack = limits.rack
-        self._refused = limits.refused
+        self._denied = limits.denied
         self._scheduler = scheduler
         self._clock = clock
         self._deadline_ms = clock() + max(0, min(limits.max_wait_ms, MAX_WAIT_MS))
@@ -229,7 +229,7 @@ class ConsumerFetch:
     def _topic(self, key: Key) -> str | ErrorCode:
         name, topic_id, _ = key
         if name:
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED if name in self._refused else name
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED if name in self._denied else name
         topic = self._partitions.metadata.topics_by_id.get(topic_id)
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
@@ -238,8 +238,8 @@ class ConsumerFetch:
         is_replaced = present is None or present.topic_id != topic_id
         if is_replaced:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        is_refused = topic.topic in self._refused
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_refused else topic.topic
+        is_denied = topic.topic in self._denied
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else topic.topic
 
 
 def _ends_the_wait(answer: PartitionResponse) -> bool:
@@ -350,8 +350,8 @@ class ConsumerFetches:
             request,
             Verb.CONSUME,
             topics,
-            lambda refused: self._start(
-                request, self._bounded(request, fetch, topics), session, requested, refused
+            lambda denied: self._start(
+                request, self._bounded(request, fetch, topics), session, requested, denied
             ),
         )
 
@@ -376,7 +376,7 @@ class ConsumerFetches:
         fetch: FetchRequest,
         session: FetchSession | None,
         requested: dict[Key, FetchPartition],
-        refused: frozenset[str],
+        denied: frozenset[str],
     ) -> None:
         context = self._context
         is_incremental = session is not None and fetch.session_epoch > 0
@@ -393,7 +393,7 @@ class ConsumerFetches:
                 fetch.min_bytes,
                 _most_bytes(fetch, quota_bytes),
                 self._rack(request, fetch),
-                refused,
+                denied,
             ),
             scheduler=context.scheduler,
             clock=context.clock,

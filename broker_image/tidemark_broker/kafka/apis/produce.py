@@ -67,13 +67,13 @@ def produce_handler(context: HandlerContext) -> ApiHandler:
         # No other request of the connection begins before `start` has released this one.
         topics = {requested.topic for requested in produce.partitions if requested.topic}
         context.access.check_topics(
-            request, Verb.PRODUCE, topics, lambda refused: start(request, produce, refused)
+            request, Verb.PRODUCE, topics, lambda denied: start(request, produce, denied)
         )
 
     def start(
-        request: KafkaRequest, produce: ProduceRequest, refused: frozenset[str] = NO_TOPICS
+        request: KafkaRequest, produce: ProduceRequest, denied: frozenset[str] = NO_TOPICS
     ) -> None:
-        producing = ProduceHandler(context.partitions, request, produce, refused)
+        producing = ProduceHandler(context.partitions, request, produce, denied)
         context.answering.turns.take(
             request,
             producing.start_steps(produce.partitions),
@@ -88,16 +88,16 @@ def produce_handler(context: HandlerContext) -> ApiHandler:
 class ProduceHandler:
     """A request until its last partition is answered. It keeps no records.
 
-    Batches of `refused` topics are not appended.
+    Batches of `denied` topics are not appended.
     """
 
     __slots__ = (
+        "_denied",
         "_left",
         "_partitions",
         "_places",
         "_produce",
         "_record_errors_left",
-        "_refused",
         "_request",
         "_responses",
     )
@@ -107,11 +107,11 @@ class ProduceHandler:
         partitions: ReplicaManager,
         request: KafkaRequest,
         produce: ProduceRequest,
-        refused: frozenset[str] = NO_TOPICS,
+        denied: frozenset[str] = NO_TOPICS,
     ) -> None:
         self._partitions = partitions
         self._request = request
-        self._refused = refused
+        self._denied = denied
         self._produce = produce._replace(partitions=())
         self._places = tuple(
             (requested.topic, requested.partition, requested.topic_id)
@@ -130,7 +130,7 @@ class ProduceHandler:
             self._finish()
         for index, requested in enumerate(partitions):
             rejected = rejection(requested, self._produce, self._request.version)
-            if requested.topic in self._refused:
+            if requested.topic in self._denied:
                 rejected = ProduceResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if rejected is not None:
                 self._done(index, rejected)

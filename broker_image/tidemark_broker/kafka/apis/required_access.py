@@ -1,4 +1,4 @@
-"""Say which access each API needs, where its request has the names, and what a refusal looks like.
+"""Say which access each API needs, where its request has the names, and what a denial looks like.
 
 The verbs are those of Kafka's own checks (KafkaApis), in terms of RBAC: Read is `consume`, Write is
 `produce`, the operations on the cluster are those on the BrokerPool. Each verb is a question of its
@@ -52,13 +52,13 @@ def _unchecked(asks: Asks, requested: Values, scope: Scope) -> Decision:
     return Decision(requested)
 
 
-def _on_cluster(verb: Verb, refused: Callable[[Values, str], Values]) -> Rule:
-    """Return a rule that refuses the whole request."""
+def _on_cluster(verb: Verb, denied: Callable[[Values, str], Values]) -> Rule:
+    """Return a rule that denies the whole request."""
 
     def rule(asks: Asks, requested: Values, scope: Scope) -> Decision:
         if asks.may(verb, POOL, scope.pool):
             return Decision(requested)
-        return Decision(None, values=refused(requested, asks.refusal(verb, POOL, scope.pool)))
+        return Decision(None, values=denied(requested, asks.denial(verb, POOL, scope.pool)))
 
     return rule
 
@@ -106,15 +106,15 @@ def _failed_topic(topic: Values, error: ErrorCode, message: str | None = None) -
 
 
 def _on_partitions(verb: Verb) -> Rule:
-    """Return a rule for requests of topics with partitions: each refused partition has an error."""
+    """Return a rule for requests of topics with partitions: each denied partition has an error."""
 
     def rule(asks: Asks, requested: Values, scope: Scope) -> Decision:
-        allowed, refused = _split_topics(asks, verb, requested["topics"], scope)
-        if not refused:
+        allowed, denied = _split_topics(asks, verb, requested["topics"], scope)
+        if not denied:
             return Decision(requested)
 
         def complete(asks: Asks, values: Values) -> Values:
-            return values | {"topics": (*values["topics"], *refused)}
+            return values | {"topics": (*values["topics"], *denied)}
 
         return Decision(requested | {"topics": allowed}, complete)
 
@@ -124,20 +124,20 @@ def _on_partitions(verb: Verb) -> Rule:
 def _split_topics(
     asks: Asks, verb: Verb, topics: Iterable[Values], scope: Scope
 ) -> tuple[tuple[Values, ...], tuple[Values, ...]]:
-    """Return the topics that are allowed, and the refused ones with their errors.
+    """Return the topics that are allowed, and the denied ones with their errors.
 
     A topic whose id is unknown is left to the handler.
     """
     allowed: list[Values] = []
-    refused: list[Values] = []
+    denied: list[Values] = []
     for topic in topics:
         name = topic.get("topic") or scope.name_of(topic.get("topic_id") or ZERO_TOPIC_ID)
         is_unknown = not name and topic.get("topic") is None
         if is_unknown or asks.may(verb, TOPIC, name):
             allowed.append(topic)
         else:
-            refused.append(_failed_topic(topic, NO_TOPIC, asks.refusal(verb, TOPIC, name)))
-    return tuple(allowed), tuple(refused)
+            denied.append(_failed_topic(topic, NO_TOPIC, asks.denial(verb, TOPIC, name)))
+    return tuple(allowed), tuple(denied)
 
 
 def _on_group(verb: Verb) -> Rule:
@@ -156,17 +156,17 @@ def _on_topic_changes(verb: Verb) -> Rule:
 
     def rule(asks: Asks, requested: Values, scope: Scope) -> Decision:
         topics = requested["topics"]
-        refused = {each["topic"] for each in topics if not asks.may(verb, TOPIC, each["topic"])}
-        allowed = tuple(each for each in topics if each["topic"] not in refused)
+        denied = {each["topic"] for each in topics if not asks.may(verb, TOPIC, each["topic"])}
+        allowed = tuple(each for each in topics if each["topic"] not in denied)
         failed = tuple(
             {
                 "topic": name,
                 "error": NO_TOPIC,
-                "error_message": asks.refusal(verb, TOPIC, name),
+                "error_message": asks.denial(verb, TOPIC, name),
                 "configs": (),
             }
             for name in dict.fromkeys(each["topic"] for each in topics)
-            if name in refused
+            if name in denied
         )
 
         def complete(asks: Asks, values: Values) -> Values:
@@ -196,7 +196,7 @@ def _delete_topics(asks: Asks, requested: Values, scope: Scope) -> Decision:
     def is_allowed(name: str, topic_id: TopicId, shown: str | None) -> bool:
         if asks.may(Verb.DELETE, TOPIC, name):
             return True
-        message = asks.refusal(Verb.DELETE, TOPIC, shown or "")
+        message = asks.denial(Verb.DELETE, TOPIC, shown or "")
         failed.append(
             {"topic": shown, "topic_id": topic_id, "error": NO_TOPIC, "error_message": message}
         )
@@ -382,7 +382,7 @@ def _on_resources(verb: Verb) -> Rule:
                         "resource_type": each["resource_type"],
                         "resource": each["resource"],
                         "error": error,
-                        "error_message": asks.refusal(verb, kind, name),
+                        "error_message": asks.denial(verb, kind, name),
                     }
                 )
 
@@ -410,7 +410,7 @@ def _find_coordinator(asks: Asks, requested: Values, scope: Scope) -> Decision:
         return Decision(requested)  # there are no others
 
     def failed(key: str) -> Values:
-        message = asks.refusal(Verb.DESCRIBE, GROUP, key)
+        message = asks.denial(Verb.DESCRIBE, GROUP, key)
         nobody = {"broker_id": -1, "host": "", "port": -1}
         return {"key": key, "error": NO_GROUP, "message": message, **nobody}
 
@@ -418,14 +418,14 @@ def _find_coordinator(asks: Asks, requested: Values, scope: Scope) -> Decision:
         if asks.may(Verb.DESCRIBE, GROUP, requested["key"]):
             return Decision(requested)
         return Decision(None, values=failed(requested["key"]))
-    refused = [key for key in requested["keys"] if not asks.may(Verb.DESCRIBE, GROUP, key)]
-    if not refused:
+    denied = [key for key in requested["keys"] if not asks.may(Verb.DESCRIBE, GROUP, key)]
+    if not denied:
         return Decision(requested)
-    keys = tuple(key for key in requested["keys"] if key not in refused)
+    keys = tuple(key for key in requested["keys"] if key not in denied)
 
     def complete(asks: Asks, values: Values) -> Values:
         found = values["coordinators"]
-        return values | {"coordinators": (*found, *map(failed, refused))}
+        return values | {"coordinators": (*found, *map(failed, denied))}
 
     return Decision(requested | {"keys": keys}, complete)
 
@@ -435,11 +435,11 @@ def _on_groups(verb: Verb, *, shows_operations: bool = False) -> Rule:
 
     def rule(asks: Asks, requested: Values, scope: Scope) -> Decision:
         groups = tuple(dict.fromkeys(requested["groups"]))
-        refused = [name for name in groups if not asks.may(verb, GROUP, name)]
-        allowed = tuple(name for name in groups if name not in refused)
+        denied = [name for name in groups if not asks.may(verb, GROUP, name)]
+        allowed = tuple(name for name in groups if name not in denied)
         failed = tuple(
-            {"group_id": name, "error": NO_GROUP, "message": asks.refusal(verb, GROUP, name)}
-            for name in refused
+            {"group_id": name, "error": NO_GROUP, "message": asks.denial(verb, GROUP, name)}
+            for name in denied
         )
 
         def complete(asks: Asks, values: Values) -> Values:
@@ -499,16 +499,16 @@ def _offset_fetch(asks: Asks, requested: Values, scope: Scope) -> Decision:
         failed = [_failed_topic(topic, NO_GROUP) for topic in requested["topics"] or ()]
         # Before version 2 there is only the error of each partition.
         return Decision(None, values={"error": NO_GROUP, "topics": tuple(failed)})
-    allowed, refused = _split_or_all(asks, requested["topics"], scope)
+    allowed, denied = _split_or_all(asks, requested["topics"], scope)
 
     def complete(asks: Asks, values: Values) -> Values:
-        return _shown_offsets(asks, values, requested["topics"], refused)
+        return _shown_offsets(asks, values, requested["topics"], denied)
 
     return Decision(requested | {"topics": allowed}, complete)
 
 
 def _fetch_of_groups(asks: Asks, requested: Values, scope: Scope) -> Decision:
-    refused: dict[str, tuple[Values, ...]] = {}
+    denied: dict[str, tuple[Values, ...]] = {}
     asked: dict[str, Sequence[Values] | None] = {}
     groups: list[Values] = []
     failed: list[Values] = []
@@ -518,13 +518,13 @@ def _fetch_of_groups(asks: Asks, requested: Values, scope: Scope) -> Decision:
             failed.append({"group_id": name, "topics": (), "error": NO_GROUP})
             continue
         allowed, more = _split_or_all(asks, group["topics"], scope)
-        refused[name] = (*refused.get(name, ()), *more)
+        denied[name] = (*denied.get(name, ()), *more)
         asked[name] = None if None in (group["topics"], asked.get(name, ())) else group["topics"]
         groups.append(group | {"topics": allowed})
 
     def complete(asks: Asks, values: Values) -> Values:
         found = [
-            _shown_offsets(asks, group, asked[group["group_id"]], refused[group["group_id"]])
+            _shown_offsets(asks, group, asked[group["group_id"]], denied[group["group_id"]])
             for group in values["groups"]
         ]
         return values | {"groups": (*found, *failed)}
@@ -539,15 +539,15 @@ def _split_or_all(
 
 
 def _shown_offsets(
-    asks: Asks, group: Values, topics: Sequence[Values] | None, refused: tuple[Values, ...]
+    asks: Asks, group: Values, topics: Sequence[Values] | None, denied: tuple[Values, ...]
 ) -> Values:
-    """Add what was refused; of all offsets of a group show those of topics that are described."""
+    """Add what was denied; of all offsets of a group show those of topics that are described."""
     found: Iterable[Values] = group["topics"]
     if topics is None:
         found = [each for each in found if asks.sees(Verb.DESCRIBE, TOPIC, each["topic"])]
     if group["error"] is not ErrorCode.NONE:
         return group
-    return group | {"topics": (*found, *refused)}
+    return group | {"topics": (*found, *denied)}
 
 
 # ---- the table

@@ -1,4 +1,4 @@
-"""What HTTP clients with names may do: each route has a row, and a refusal names the Role."""
+"""What HTTP clients with names may do: each route has a row, and a denial names the Role."""
 
 import asyncio
 from pathlib import Path
@@ -70,23 +70,23 @@ def test_every_route_has_a_row() -> None:
         ("HEAD", "/topics/orders", None, on(ON_ORDERS, "describe")),
     ],
 )
-def test_a_route_is_refused_without_its_access_and_served_with_it(
+def test_a_route_is_denied_without_its_access_and_served_with_it(
     method: str, path: str, body: Any, rule: str
 ) -> None:
-    refused = asked(method, path, body=body)
-    assert refused.status == 403
+    denied = asked(method, path, body=body)
+    assert denied.status == 403
     assert asked(method, path, rule, body=body).status not in (403, 500)
 
 
-def test_a_refusal_names_the_verb_the_resource_and_the_role() -> None:
-    refused = asked("POST", "/topics/orders", body=RECORDS).json()
-    assert refused["error"] == "TOPIC_AUTHORIZATION_FAILED"
-    assert refused["outcome"] == "not_written"
-    assert (refused["verb"], refused["resource"]) == ("produce", "topics.tidemark.dev/orders")
-    role = yaml.safe_load(refused["role"])
+def test_a_denial_names_the_verb_the_resource_and_the_role() -> None:
+    denied = asked("POST", "/topics/orders", body=RECORDS).json()
+    assert denied["error"] == "TOPIC_AUTHORIZATION_FAILED"
+    assert denied["outcome"] == "not_written"
+    assert (denied["verb"], denied["resource"]) == ("produce", "topics.tidemark.dev/orders")
+    role = yaml.safe_load(denied["role"])
     assert role["kind"] == "Role" and role["metadata"]["namespace"] == "local"
     assert role["rules"][0]["resourceNames"] == ["orders"]
-    assert "alice may not produce" in refused["detail"]
+    assert "alice may not produce" in denied["detail"]
     parse_roles(yaml.safe_dump({"users": {"alice": role["rules"]}}))
 
 
@@ -100,7 +100,7 @@ def test_health_and_pages_need_no_access() -> None:
         assert asked("GET", path).status == 200
 
 
-def test_a_path_that_has_no_route_is_refused() -> None:
+def test_a_path_that_has_no_route_is_denied() -> None:
     assert asked("GET", "/topics/orders/partitions/0/replica/more").status == 403
     assert asked("GET", "/nothing").status == 403
 

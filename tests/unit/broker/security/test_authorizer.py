@@ -63,7 +63,7 @@ def test_an_active_client_never_waits_for_a_review_again() -> None:
     asyncio.run(run())
 
 
-def test_a_revoked_access_is_refused_after_thirty_seconds() -> None:
+def test_a_revoked_access_is_denied_after_thirty_seconds() -> None:
     async def run() -> None:
         reviews, time, authorizer = granted(RULE)
         assert await authorizer.is_allowed(ALICE, ORDERS)
@@ -96,7 +96,7 @@ def test_the_age_of_the_controllers_review_counts() -> None:
     asyncio.run(run())
 
 
-def test_known_clients_go_on_without_a_controller_and_unknown_ones_are_refused(
+def test_known_clients_go_on_without_a_controller_and_unknown_ones_are_denied(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "WAIT_MS", 0)
@@ -145,7 +145,7 @@ def test_one_rule_for_all_topics_is_one_question() -> None:
     asyncio.run(run())
 
 
-def test_refusals_are_logged_once_each_and_bounded_by_principal(
+def test_denials_are_logged_once_each_and_bounded_by_principal(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     time = Time()
@@ -153,14 +153,14 @@ def test_refusals_are_logged_once_each_and_bounded_by_principal(
     caplog.set_level(logging.INFO)
     origin = Origin(ALICE, "Produce", "external", "10.0.0.7", "42")
     for _ in range(1_000):
-        log.refused(origin, ORDERS)
+        log.denied(origin, ORDERS)
     assert len(caplog.records) == LINES_OF_A_PERIOD
     line = vars(caplog.records[0])
     assert (line["principal"], line["verb"], line["resource"]) == ("alice", "produce", "topics")
     assert (line["resource_name"], line["client_host"]) == ("orders", "10.0.0.7")
     assert (line["listener"], line["correlation"]) == ("external", "42")
     time.now_ms += PERIOD_MS
-    log.refused(origin, ORDERS)
+    log.denied(origin, ORDERS)
     assert vars(caplog.records[-1])["left_out"] == 990
-    log.refused(Origin(Principal("bob"), "Produce", "", "", "1"), ORDERS)
+    log.denied(Origin(Principal("bob"), "Produce", "", "", "1"), ORDERS)
     assert len(caplog.records) == LINES_OF_A_PERIOD + 2

@@ -37,7 +37,7 @@ from tests.support.kafka_test_client import (
 )
 from tests.unit.broker.kafka.apis.test_required_access import asked, place, topic_rule
 
-REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED.to_bytes(2, "big")
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED.to_bytes(2, "big")
 Scenario = Callable[[KafkaTestClient, Client], Awaitable[None]]
 
 
@@ -103,7 +103,7 @@ def test_batches_keep_their_order_while_the_first_one_waits(tmp_path: Path) -> N
         assert not reviews.asked
         reviews.may_go.set()
         for _ in range(5):
-            assert REFUSED not in await client.answer()
+            assert DENIED not in await client.answer()
         replica = kafka_client.partitions.find_leading(TOPIC, 0)
         assert not isinstance(replica, ErrorCode)
         assert replica.log.log_end_offset == 5
@@ -175,7 +175,7 @@ def test_a_fetch_waits_no_longer_than_its_review_is_fresh(tmp_path: Path) -> Non
     run(tmp_path, reviews, scenario, time)
 
 
-def test_refusals_and_admin_actions_are_logged_without_payload(
+def test_denials_and_admin_actions_are_logged_without_payload(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     reviews = Reviews()
@@ -192,9 +192,9 @@ def test_refusals_and_admin_actions_are_logged_without_payload(
     run(tmp_path, reviews, scenario)
     lines = [(line.getMessage(), vars(line)) for line in caplog.records if hasattr(line, "verb")]
     assert [(text, line["verb"], line["resource_name"]) for text, line in lines] == [
-        ("access refused", "produce", TOPIC),
+        ("access denied", "produce", TOPIC),
         ("admin action", "delete", TOPIC),
-        ("access refused", "delete", "absent"),
+        ("access denied", "delete", "absent"),
     ]
     assert lines[0][1]["operation"] == "Produce"
     assert lines[0][1]["correlation"] == "7"

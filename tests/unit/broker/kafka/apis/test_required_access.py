@@ -483,7 +483,7 @@ def test_the_documentation_says_what_each_api_needs() -> None:
     CASES,
     ids=[f"{api.name}-{at}" for at, (api, *_) in enumerate(CASES)],
 )
-def test_a_request_is_refused_without_its_access_and_performed_with_it(
+def test_a_request_is_denied_without_its_access_and_performed_with_it(
     tmp_path: Path,
     api: Api,
     version: int | None,
@@ -491,7 +491,7 @@ def test_a_request_is_refused_without_its_access_and_performed_with_it(
     errors: set[ErrorCode],
     rules: tuple[str, ...],
 ) -> None:
-    async def refused(kafka_client: KafkaTestClient, client: Client) -> None:
+    async def denied(kafka_client: KafkaTestClient, client: Client) -> None:
         found = await asked(client, api, version, values)
         assert set(errors_of(found)) & AUTHORIZATION_ERRORS == errors
 
@@ -499,7 +499,7 @@ def test_a_request_is_refused_without_its_access_and_performed_with_it(
         found = await asked(client, api, version, values)
         assert not set(errors_of(found)) & AUTHORIZATION_ERRORS, found
 
-    with_access(tmp_path / "none", refused)
+    with_access(tmp_path / "none", denied)
     with_access(tmp_path / "needed", performed, *rules)
     for missing in rules if len(rules) > 1 else ():
         left = tuple(rule for rule in rules if rule != missing)
@@ -602,7 +602,7 @@ class FixedAnswers:
 
     sees = may
 
-    def refusal(self, verb: Verb, kind: ResourceKind, name: str) -> str:
+    def denial(self, verb: Verb, kind: ResourceKind, name: str) -> str:
         return "no"
 
 
