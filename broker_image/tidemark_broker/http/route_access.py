@@ -149,7 +149,6 @@ class HttpAccess:
     async def _visible(self, request: Request, names: Iterable[str]) -> frozenset[str]:
         accesses = [Access(Verb.DESCRIBE, ResourceKind.TOPIC, name) for name in names]
         await self._learn(request, accesses)
-        await self._learn(request, accesses)  # first about all topics, then about each
         known, principal = self._authorizer.known, request.principal
         return frozenset(access.name for access in accesses if known(principal, access) is True)
 

@@ -17,13 +17,14 @@ from tidemark_protocol.access_messages import (
 )
 
 from tidemark_broker.clock import Clock, monotonic_ms
-from tidemark_broker.security.access_cache import RETRY_MS, AccessCache
+from tidemark_broker.security.access_cache import RETRY_MS, AccessCache, of_every
 from tidemark_broker.security.access_log import AccessLog
 
 # None: there was no usable response.
 Review = Callable[[Principal, tuple[Access, ...]], Awaitable[ReviewAccessResponse | None]]
 
 WAIT_MS = 5_000
+MANY = 16  # accesses
 MAX_ASKED = 4_000  # accesses that are asked for at a time
 MAX_ASKED_OF_ONE = 2_000  # of one principal
 
@@ -34,6 +35,11 @@ async def _no_review(
     principal: Principal, accesses: tuple[Access, ...]
 ) -> ReviewAccessResponse | None:
     return None
+
+
+async def _ended(tasks: set[asyncio.Task[None]]) -> None:
+    if tasks:
+        await asyncio.wait(tasks)
 
 
 class Authorizer:
@@ -77,10 +83,15 @@ class Authorizer:
         return max(RETRY_MS, self._cache.fresh_ms(principal, access, self._clock()))
 
     async def ensure(self, principal: Principal, accesses: Iterable[Access]) -> None:
-        """Ask for accesses; after it `known` returns None for what is to be rejected."""
-        tasks = self._ask(principal, accesses)
-        if tasks:
-            await asyncio.wait(tasks)
+        """Ask for accesses; after it `known` returns None for what is to be rejected.
+
+        Many of them are asked for only if the access to all of their kind is not allowed.
+        """
+        unknown = tuple(accesses)
+        if len(unknown) > MANY:
+            await _ended(self._ask(principal, map(of_every, unknown)))
+            unknown = tuple(each for each in unknown if self.known(principal, each) is None)
+        await _ended(self._ask(principal, unknown))
 
     async def is_allowed(self, principal: Principal, access: Access) -> bool:
         known = self.known(principal, access)

@@ -244,9 +244,13 @@ def _cluster_operations(asks: Asks, scope: Scope) -> int:
 
 
 def _metadata(asks: Asks, requested: Values, scope: Scope) -> Decision:
+    seen: tuple[Values, ...] | None  # None: all
     has_all = requested["topics"] is None or (scope.version == 0 and not requested["topics"])
     failed: list[Values] = []
-    if has_all:
+    sees_all = has_all and asks.sees(Verb.DESCRIBE, TOPIC, "")
+    if sees_all:
+        seen, asked = None, requested
+    elif has_all:
         names = scope.visible_topics()
         seen = tuple(
             {"topic": name, "topic_id": ZERO_TOPIC_ID}
@@ -269,7 +273,7 @@ def _metadata(asks: Asks, requested: Values, scope: Scope) -> Decision:
 
     def complete(asks: Asks, values: Values) -> Values:
         found: Sequence[Values] = values["topics"]
-        if not seen:  # version 0 takes an empty array for all topics
+        if seen == ():  # version 0 takes an empty array for all topics
             found = ()
         elif shows_operations:
             found = _with_operations(asks, found)
@@ -341,6 +345,12 @@ def _describe_topic_partitions(asks: Asks, requested: Values, scope: Scope) -> D
     cursor = requested["cursor"]
     first = "" if cursor is None else cursor["topic"]
     failed: list[Values] = []
+
+    def complete(asks: Asks, values: Values) -> Values:
+        return values | {"topics": (*_with_operations(asks, values["topics"]), *failed)}
+
+    if not requested["topics"] and asks.sees(Verb.DESCRIBE, TOPIC, ""):
+        return Decision(requested, complete)
     if requested["topics"]:
         named = tuple(each for each in requested["topics"] if each["topic"] >= first)
         seen = tuple(each for each in named if _is_shown(asks, _named(each), scope, failed))
@@ -352,10 +362,6 @@ def _describe_topic_partitions(asks: Asks, requested: Values, scope: Scope) -> D
         )
     if not seen:  # an empty array means all topics
         return Decision(None, values={"topics": tuple(failed), "next_cursor": None})
-
-    def complete(asks: Asks, values: Values) -> Values:
-        return values | {"topics": (*_with_operations(asks, values["topics"]), *failed)}
-
     return Decision(requested | {"topics": seen}, complete)
 
 
