@@ -53,6 +53,7 @@ from tidemark_operator.reconcile.reconciler import Reconciler, WithAudits
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.resources.broker_pod import PodSettings
+from tidemark_operator.resources.pod_template import USER_ID
 from tidemark_operator.security.subject_access_review import (
     SubjectAccessReviews,
     kubernetes_review,
@@ -86,6 +87,7 @@ class OperatorSettings:
     controller_port: int = 8070
     health_port: int = 8080
     log_level: str = "info"
+    pod_user_id: int | None = USER_ID  # of brokers and audits; None: the platform assigns one
     kubeconfig: str | None = None  # outside of a pod
 
     @property
@@ -120,6 +122,7 @@ def read_settings(environment: Mapping[str, str]) -> OperatorSettings:
         watch_namespaces=tuple(name.strip() for name in watched.split(",") if name.strip()),
         default_pool_spec=_pool_spec(environment.get("TIDEMARK_DEFAULT_POOL", "{}")),
         log_level=_log_level(environment.get("TIDEMARK_LOG_LEVEL", "info")),
+        pod_user_id=_user_id(environment.get("TIDEMARK_POD_USER_ID", str(USER_ID))),
         kubeconfig=environment.get("KUBECONFIG"),
     )
 
@@ -132,6 +135,12 @@ def _pool_spec(text: str) -> Object:
     if not isinstance(spec, dict):
         raise SettingsError(f"TIDEMARK_DEFAULT_POOL: expected an object, found {text[:80]}")
     return spec
+
+
+def _user_id(text: str) -> int | None:
+    if text and not (text.isdecimal() and int(text)):
+        raise SettingsError(f"TIDEMARK_POD_USER_ID: expected a number above 0, found {text[:80]!r}")
+    return int(text) if text else None
 
 
 def _log_level(text: str) -> str:
@@ -168,14 +177,17 @@ class Operator:
         self._reconciler = Reconciler(
             self.store,
             self.controller,
-            PodRuntime(store, PodSettings(controllers=settings.controllers)),
+            PodRuntime(
+                store,
+                PodSettings(controllers=settings.controllers, user_id=settings.pod_user_id),
+            ),
             settings=ReconcilerSettings(default_pool_spec=settings.default_pool_spec),
             add=self._queue.add,
         )
         self.ended: asyncio.Future[BaseException | None] = (
             asyncio.get_running_loop().create_future()
         )
-        audits = AuditReconciler(store)
+        audits = AuditReconciler(store, user_id=settings.pod_user_id)
         self.audit_metrics = AuditCollector(audits.statuses, audits.schedules)
         self.leading = LeadershipRunner(
             self.controller,

@@ -18,6 +18,7 @@ from tidemark_operator.resources.names import (
     pool_selector,
 )
 from tidemark_operator.resources.pod_template import (
+    USER_ID,
     restricted_container,
     restricted_pod,
     template_digest,
@@ -38,6 +39,7 @@ class PodSettings:
     # Where brokers find the controller: host:port of the operator's headless Service.
     controllers: str = "tidemark-operator:8070"
     log_format: str = "json"
+    user_id: int | None = USER_ID  # None: the platform assigns one
 
 
 def broker_pod_manifest(
@@ -64,7 +66,8 @@ def _manifest(
         "terminationGracePeriodSeconds": TERMINATION_GRACE_S,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": restricted_pod() | {"fsGroupChangePolicy": "OnRootMismatch"},
+        "securityContext": restricted_pod(settings.user_id)
+        | {"fsGroupChangePolicy": "OnRootMismatch"},
         "topologySpreadConstraints": [
             {
                 "maxSkew": 1,
