@@ -11,7 +11,7 @@ allowed then so is each name.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tidemark_protocol.access_messages import Access, Principal
+from tidemark_protocol.access_messages import Access, Principal, ResourceKind, Verb
 
 ASK_AGAIN_MS = 20_000
 STALE_MS = 30_000
@@ -71,6 +71,18 @@ class AccessCache:
         """Return for how long a known access is used without a new review."""
         review = self._find(principal, access)
         return 0 if review is None else max(0, review.reviewed_ms + STALE_MS - now_ms)
+
+    def allowed_names(
+        self, principal: Principal, verb: Verb, kind: ResourceKind, now_ms: int
+    ) -> frozenset[str]:
+        """Return the names that are known to be allowed."""
+        return frozenset(
+            access.name
+            for access in self._reviews.get(principal, ())
+            if access.verb is verb
+            and access.kind is kind
+            and self.known(principal, access, now_ms) is True
+        )
 
     def questions(
         self, principal: Principal, accesses: Iterable[Access], now_ms: int

@@ -13,7 +13,9 @@ from tidemark_protocol.access_messages import (
     MAX_ACCESSES,
     Access,
     Principal,
+    ResourceKind,
     ReviewAccessResponse,
+    Verb,
 )
 
 from tidemark_broker.clock import Clock, monotonic_ms
@@ -77,6 +79,10 @@ class Authorizer:
         if known is not None and self._cache.is_due(principal, access, now_ms):
             self._ask(principal, (access,))
         return known
+
+    def allowed_names(self, principal: Principal, verb: Verb, kind: ResourceKind) -> frozenset[str]:
+        """Return the names that are known to be allowed."""
+        return self._cache.allowed_names(principal, verb, kind, self._clock())
 
     def fresh_ms(self, principal: Principal, access: Access) -> int:
         """Return for how long `known` may be relied on; while the controller is away, a second."""

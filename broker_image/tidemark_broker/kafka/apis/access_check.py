@@ -26,6 +26,8 @@ from tidemark_broker.security.authorizer import Authorizer
 from tidemark_broker.security.role_text import denial
 
 MAX_ROUNDS = 4
+MAX_NAMES = 2_000  # that a request is looked up for
+MAX_SENTENCES = 100  # about denied names, in a response and in the log
 MAX_NAME = 1_000  # a longer name needs the access to all
 NO_TOPICS: frozenset[str] = frozenset()
 
@@ -35,27 +37,59 @@ _log = logging.getLogger(__name__)
 
 
 class Asker:
-    """What a rule asks; it collects what is not known, and what was denied or performed."""
+    """What a rule asks; it collects what is not known, and what was denied or is changed.
 
-    def __init__(self, authorizer: Authorizer, request: KafkaRequest) -> None:
+    A client that may do something to all of a kind is asked nothing about each, however many a
+    request names. Of others a request is looked up for MAX_NAMES; the rest is denied.
+    """
+
+    def __init__(self, authorizer: Authorizer, request: KafkaRequest, *, is_admin: bool) -> None:
         self._authorizer = authorizer
+        self._is_admin = is_admin
+        self._names_left = MAX_NAMES
+        self._sentences_left = MAX_SENTENCES
+        self._every: dict[tuple[Verb, ResourceKind], bool] = {}
         self.principal = request.principal
         self.unknown: dict[Access, None] = {}
         self.denied: dict[Access, None] = {}
-        self.allowed: dict[Access, None] = {}
+        self.performed: dict[Access, None] = {}
 
     def may(self, verb: Verb, kind: ResourceKind, name: str) -> bool:
         """Return whether what the client asks for is allowed; a denial is logged."""
-        access = _access(verb, kind, name)
-        is_allowed = self._known(access)
-        (self.allowed if is_allowed else self.denied)[access] = None
-        return is_allowed
+        if not self.sees(verb, kind, name):
+            if len(self.denied) < MAX_SENTENCES:
+                self.denied[_access(verb, kind, name)] = None
+            return False
+        if self._is_admin:
+            self.performed[_access(verb, kind, name)] = None
+        return True
 
     def sees(self, verb: Verb, kind: ResourceKind, name: str) -> bool:
         """Return whether an access is allowed, to show or to leave out what belongs to it."""
-        return self._known(_access(verb, kind, name))
+        every = self._every.get((verb, kind))
+        if every is None:
+            known = self._authorizer.known(self.principal, _access(verb, kind, ""))
+            every = self._every[verb, kind] = known is True
+        if every:
+            return True
+        self._names_left -= 1
+        return self._names_left >= 0 and self._known(_access(verb, kind, name))
+
+    def sees_every(self, verb: Verb, kind: ResourceKind) -> bool | None:
+        """Return whether the access to all is allowed, or None if that is not known yet."""
+        access = _access(verb, kind, "")
+        is_allowed = self._known(access)
+        return None if access in self.unknown else is_allowed
+
+    def allowed_names(self, verb: Verb, kind: ResourceKind) -> frozenset[str]:
+        """Return the names that are known to be allowed."""
+        return self._authorizer.allowed_names(self.principal, verb, kind)
 
     def denial(self, verb: Verb, kind: ResourceKind, name: str) -> str:
+        """Return why an access is denied; of many the first ones are enough."""
+        if self._sentences_left <= 0:
+            return "the access is denied: see the first errors of the response"
+        self._sentences_left -= 1
         namespace = self._authorizer.namespace
         return denial(self.principal, _access(verb, kind, name), namespace)
 
@@ -100,13 +134,15 @@ class KafkaAccess:
             request.version, self._metadata, self._authorizer.pool_name, self._creates_topics
         )
         decision, asker = await self._decided(
-            request, lambda asker: required.rule(asker, requested, scope)
+            request,
+            lambda asker: required.rule(asker, requested, scope),
+            is_admin=required.is_admin,
         )
         values = decision.values
         if decision.requested is not None:
             values = await respond(request, decision.requested)
         values, _ = await self._decided(request, lambda asker: decision.complete(asker, values))
-        self._log(request, asker, values, is_admin=required.is_admin)
+        self._log(request, asker, values)
         return values
 
     def check_topics(
@@ -121,11 +157,11 @@ class KafkaAccess:
         if all(known(principal, _access(verb, ResourceKind.TOPIC, name)) for name in topics):
             then(NO_TOPICS)
             return
-        asker = Asker(self._authorizer, request)
+        asker = Asker(self._authorizer, request, is_admin=False)
         denied = _denied_topics(asker, verb, topics)
         if not asker.unknown:
             if denied:
-                self._log(request, asker, {}, is_admin=False)
+                self._log(request, asker, {})
             then(denied)
             return
         task = asyncio.get_running_loop().create_task(
@@ -160,29 +196,29 @@ class KafkaAccess:
             denied, asker = await self._decided(
                 request, lambda asker: _denied_topics(asker, verb, topics)
             )
-            self._log(request, asker, {}, is_admin=False)
+            self._log(request, asker, {})
             request.measured(lambda: then(denied))
         except Exception as error:
             _log.exception("request failed", extra={"api": _name(request)})
             request.fail(f"{_name(request)}: {error}")
 
     async def _decided(
-        self, request: KafkaRequest, decide: Callable[[Asker], Made]
+        self, request: KafkaRequest, decide: Callable[[Asker], Made], *, is_admin: bool = False
     ) -> tuple[Made, Asker]:
         """Run a decision until it knows what it asks, or learns nothing more."""
         before: dict[Access, None] = {}
         for _ in range(MAX_ROUNDS):
-            asker = Asker(self._authorizer, request)
+            asker = Asker(self._authorizer, request, is_admin=is_admin)
             made = decide(asker)
             if not asker.unknown or asker.unknown == before:
                 return made, asker
             before = asker.unknown
             await self._authorizer.ensure(request.principal, before)
-        asker = Asker(self._authorizer, request)
+        asker = Asker(self._authorizer, request, is_admin=is_admin)
         return decide(asker), asker
 
-    def _log(self, request: KafkaRequest, asker: Asker, values: Values, *, is_admin: bool) -> None:
-        if not asker.denied and not is_admin:
+    def _log(self, request: KafkaRequest, asker: Asker, values: Values) -> None:
+        if not asker.denied and not asker.performed:
             return
         origin = Origin(
             request.principal,
@@ -193,11 +229,10 @@ class KafkaAccess:
         )
         for access in asker.denied:
             self._authorizer.log.denied(origin, access)
-        if is_admin:
-            failed = _failed_names(values)
-            for access in asker.allowed:
-                if access.name not in failed:
-                    self._authorizer.log.performed(origin, access)
+        failed = _failed_names(values) if asker.performed else set()
+        for access in asker.performed:
+            if access.name not in failed:
+                self._authorizer.log.performed(origin, access)
 
 
 def _name(request: KafkaRequest) -> str:

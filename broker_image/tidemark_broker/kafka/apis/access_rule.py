@@ -4,7 +4,7 @@ A rule takes the request's values and returns what the handler gets, and how its
 completed. Rules change nothing and may run more than once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -14,6 +14,8 @@ from tidemark_protocol.ids import TopicId
 from tidemark_broker.kafka_wire.messages.schema import Values
 from tidemark_broker.metadata.metadata_cache import MetadataCache
 
+MAX_LISTED = 1_000  # names that are asked for, each, to make a list
+
 
 class Asks(Protocol):
     """What a rule asks (access_check.py)."""
@@ -22,6 +24,8 @@ class Asks(Protocol):
 
     def may(self, verb: Verb, kind: ResourceKind, name: str) -> bool: ...
     def sees(self, verb: Verb, kind: ResourceKind, name: str) -> bool: ...
+    def sees_every(self, verb: Verb, kind: ResourceKind) -> bool | None: ...
+    def allowed_names(self, verb: Verb, kind: ResourceKind) -> frozenset[str]: ...
     def denial(self, verb: Verb, kind: ResourceKind, name: str) -> str: ...
 
 
@@ -61,3 +65,20 @@ class Decision:
 
 
 Rule = Callable[[Asks, Values, Scope], Decision]
+
+
+def visible(asks: Asks, kind: ResourceKind, names: Sequence[str]) -> Sequence[str]:
+    """Return the names that a list shows: those that may be described.
+
+    The access to all is asked for first. Without it a long list shows what the client has asked for
+    by name before, because each other name would be a review.
+    """
+    every = asks.sees_every(Verb.DESCRIBE, kind)
+    if every is None:
+        return ()  # the rule is run again when that is known
+    if every:
+        return names
+    if len(names) > MAX_LISTED:
+        allowed = asks.allowed_names(Verb.DESCRIBE, kind)
+        return [name for name in names if name in allowed]
+    return [name for name in names if asks.sees(Verb.DESCRIBE, kind, name)]

@@ -1,7 +1,7 @@
 """Answer requests about ACLs from RBAC: what the client may do, and which Role to write instead.
 
 DescribeAcls shows what the client itself may do: on the resource that is named, else on all of a
-kind and on the first MAX_DESCRIBED_TOPICS topics, where it may describe them. What other users may
+kind and on the first MAX_DESCRIBED_TOPICS topics that it may describe. What other users may
 do is known to Kubernetes only.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from tidemark_protocol.access_messages import Access, ResourceKind, Verb
 from tidemark_protocol.error_codes import ErrorCode
 
-from tidemark_broker.kafka.apis.access_rule import Asks, Decision, Scope
+from tidemark_broker.kafka.apis.access_rule import Asks, Decision, Scope, visible
 from tidemark_broker.kafka_wire.messages.acls import (
     ALLOW,
     ANY_OPERATION,
@@ -84,9 +84,9 @@ def _resources(asks: Asks, requested: Values, scope: Scope) -> Iterator[tuple[Ac
         else:
             yield resource_type, EVERY
             if resource_type is AclResource.TOPIC:
-                for name in scope.visible_topics()[:MAX_DESCRIBED_TOPICS]:
-                    if asks.sees(Verb.DESCRIBE, ResourceKind.TOPIC, name):
-                        yield resource_type, name
+                names = visible(asks, ResourceKind.TOPIC, scope.visible_topics())
+                for name in names[:MAX_DESCRIBED_TOPICS]:
+                    yield resource_type, name
 
 
 def _operations(asks: Asks, resource_type: AclResource, name: str, scope: Scope) -> tuple[int, ...]:

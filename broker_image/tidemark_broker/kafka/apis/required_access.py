@@ -14,7 +14,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import TopicId
 from tidemark_protocol.topic_names import topic_name_fault
 
-from tidemark_broker.kafka.apis.access_rule import Asks, Decision, Rule, Scope, as_it_is
+from tidemark_broker.kafka.apis.access_rule import Asks, Decision, Rule, Scope, as_it_is, visible
 from tidemark_broker.kafka.apis.acl_rules import create_acls, delete_acls, describe_acls
 from tidemark_broker.kafka.apis.config_descriptions import ResourceType
 from tidemark_broker.kafka_wire.messages import frames
@@ -247,16 +247,11 @@ def _metadata(asks: Asks, requested: Values, scope: Scope) -> Decision:
     seen: tuple[Values, ...] | None  # None: all
     has_all = requested["topics"] is None or (scope.version == 0 and not requested["topics"])
     failed: list[Values] = []
-    sees_all = has_all and asks.sees(Verb.DESCRIBE, TOPIC, "")
-    if sees_all:
+    if has_all and asks.sees_every(Verb.DESCRIBE, TOPIC):
         seen, asked = None, requested
     elif has_all:
-        names = scope.visible_topics()
-        seen = tuple(
-            {"topic": name, "topic_id": ZERO_TOPIC_ID}
-            for name in names
-            if asks.sees(Verb.DESCRIBE, TOPIC, name)
-        )
+        names = visible(asks, TOPIC, scope.visible_topics())
+        seen = tuple({"topic": name, "topic_id": ZERO_TOPIC_ID} for name in names)
         # Named, so that none is told that came meanwhile; and none of them is created again.
         asked = requested | {"topics": seen, "allow_auto_topic_creation": False}
     else:
@@ -349,17 +344,14 @@ def _describe_topic_partitions(asks: Asks, requested: Values, scope: Scope) -> D
     def complete(asks: Asks, values: Values) -> Values:
         return values | {"topics": (*_with_operations(asks, values["topics"]), *failed)}
 
-    if not requested["topics"] and asks.sees(Verb.DESCRIBE, TOPIC, ""):
+    if not requested["topics"] and asks.sees_every(Verb.DESCRIBE, TOPIC):
         return Decision(requested, complete)
     if requested["topics"]:
         named = tuple(each for each in requested["topics"] if each["topic"] >= first)
         seen = tuple(each for each in named if _is_shown(asks, _named(each), scope, failed))
     else:
-        seen = tuple(
-            {"topic": name}
-            for name in scope.visible_topics()
-            if name >= first and asks.sees(Verb.DESCRIBE, TOPIC, name)
-        )
+        names = visible(asks, TOPIC, scope.visible_topics())
+        seen = tuple({"topic": name} for name in names if name >= first)
     if not seen:  # an empty array means all topics
         return Decision(None, values={"topics": tuple(failed), "next_cursor": None})
     return Decision(requested | {"topics": seen}, complete)
@@ -469,14 +461,10 @@ def _list_groups(asks: Asks, requested: Values, scope: Scope) -> Decision:
     def complete(asks: Asks, values: Values) -> Values:
         if "groups" not in values or asks.sees(Verb.DESCRIBE, POOL, scope.pool):
             return values
-        seen = [each for each in values["groups"] if _sees_group(asks, each["group_id"])]
-        return values | {"groups": tuple(seen)}
+        groups = {each["group_id"]: each for each in values["groups"]}
+        return values | {"groups": tuple(groups[name] for name in visible(asks, GROUP, [*groups]))}
 
     return Decision(requested, complete)
-
-
-def _sees_group(asks: Asks, name: str) -> bool:
-    return asks.sees(Verb.DESCRIBE, GROUP, name)
 
 
 def _offset_commit(asks: Asks, requested: Values, scope: Scope) -> Decision:

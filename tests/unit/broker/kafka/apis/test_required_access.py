@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemark_broker.kafka.apis.access_rule import Scope
+from tidemark_broker.kafka.apis.access_rule import MAX_LISTED, Scope, visible
 from tidemark_broker.kafka.apis.required_access import REQUIRED_ACCESS
 from tidemark_broker.kafka_wire.messages import (
     alter_replica_log_dirs,
@@ -602,8 +602,22 @@ class FixedAnswers:
 
     sees = may
 
+    def allowed_names(self, verb: Verb, kind: ResourceKind) -> frozenset[str]:
+        return frozenset(name for each, name in self._allowed if each is verb)
+
+    def sees_every(self, verb: Verb, kind: ResourceKind) -> bool | None:
+        return self.may(verb, kind, "")
+
     def denial(self, verb: Verb, kind: ResourceKind, name: str) -> str:
         return "no"
+
+
+def test_a_long_list_shows_what_was_asked_for_by_name() -> None:
+    names = [f"t{at}" for at in range(MAX_LISTED + 1)]
+    answers = FixedAnswers({(Verb.DESCRIBE, "t7")})
+    answers.sees = lambda verb, kind, name: pytest.fail("a review for each topic")
+    assert visible(answers, ResourceKind.TOPIC, names) == ["t7"]
+    assert visible(FixedAnswers({(Verb.DESCRIBE, "")}), ResourceKind.TOPIC, names) == names
 
 
 def test_groups_are_listed_by_what_may_be_described(tmp_path: Path) -> None:
