@@ -216,9 +216,7 @@ def produce_frame(number: int, batch_bytes: int) -> bytes:
     return INT32.pack(len(body)) + body
 
 
-async def allow_all(
-    principal: Principal, accesses: tuple[Access, ...]
-) -> ReviewAccessResponse | None:
+async def allow_all(principal: Principal, accesses: tuple[Access, ...]) -> ReviewAccessResponse:
     return ReviewAccessResponse(ErrorCode.NONE, allowed=(True,) * len(accesses))
 
 

@@ -10,7 +10,7 @@ POOL = "local/default"
 
 
 class Reviews:
-    """What a controller with these roles responds; `is_away`: nothing."""
+    """What a controller with these roles responds; `is_away`: an error."""
 
     def __init__(self, roles: str = "") -> None:
         self.roles: Roles = parse_roles(roles)
@@ -23,10 +23,10 @@ class Reviews:
 
     async def review(
         self, principal: Principal, accesses: tuple[Access, ...]
-    ) -> ReviewAccessResponse | None:
+    ) -> ReviewAccessResponse:
         self.asked.append(accesses)
         if self.is_away:
-            return None
+            return ReviewAccessResponse(ErrorCode.UNKNOWN_SERVER_ERROR, message="away")
         allowed = tuple(is_allowed(self.roles, principal, access) for access in accesses)
         return ReviewAccessResponse(ErrorCode.NONE, allowed=allowed)
 

@@ -47,13 +47,7 @@ from tidemark_protocol.topic_messages import RequestingBroker, TopicsRequest, To
 _log = logging.getLogger(__name__)
 
 Response = TypeVar("Response")
-Accepted = TypeVar(
-    "Accepted",
-    AlterPartitionResponse,
-    AllocateProducerIdsResponse,
-    TopicsResponse,
-    ReviewAccessResponse,
-)
+Accepted = TypeVar("Accepted", AlterPartitionResponse, AllocateProducerIdsResponse, TopicsResponse)
 
 CONNECT_TIMEOUT_SECONDS = 1.0
 MAX_BACKGROUND_CALLS = 4
@@ -288,15 +282,25 @@ class ControllerChannel:
 
     async def review_accesses(
         self, principal: Principal, accesses: tuple[Access, ...]
-    ) -> ReviewAccessResponse | None:
-        """Request what a client may do, concurrently with heartbeats."""
+    ) -> ReviewAccessResponse:
+        """Request what a client may do; a response with an error says why that is not known.
+
+        It is no problem of this broker's registration if the API server could not be asked.
+        """
+        unknown = ErrorCode.UNKNOWN_SERVER_ERROR
         if self._epoch_store is None:
-            return None
+            return ReviewAccessResponse(unknown, message="not registered with a controller yet")
         request = ReviewAccessRequest(self.requesting_broker(), principal, accesses)
-        requesting = self.call_in_background(
-            REVIEW_ACCESS_PATH, request, ReviewAccessResponse, timeout_ms=REVIEW_TIMEOUT_MS
-        )
-        return await self._accepted(requesting, during="accesses of clients")
+        try:
+            response = await self.call_in_background(
+                REVIEW_ACCESS_PATH, request, ReviewAccessResponse, timeout_ms=REVIEW_TIMEOUT_MS
+            )
+        except ControllerUnavailable as error:
+            return ReviewAccessResponse(unknown, message=str(error))
+        is_result = response.error is ErrorCode.NONE
+        if is_result and not await self.accept(response.controller_epoch):
+            return ReviewAccessResponse(unknown, message="response of a superseded controller")
+        return response
 
     async def _ask(
         self, path: str, request: object, kind: type[Accepted], *, during: str

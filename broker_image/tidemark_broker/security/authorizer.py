@@ -17,13 +17,13 @@ from tidemark_protocol.access_messages import (
     ReviewAccessResponse,
     Verb,
 )
+from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.clock import Clock, monotonic_ms
 from tidemark_broker.security.access_cache import RETRY_MS, AccessCache, of_every
 from tidemark_broker.security.access_log import AccessLog
 
-# None: there was no usable response.
-Review = Callable[[Principal, tuple[Access, ...]], Awaitable[ReviewAccessResponse | None]]
+Review = Callable[[Principal, tuple[Access, ...]], Awaitable[ReviewAccessResponse]]
 
 WAIT_MS = 5_000
 MANY = 16  # accesses
@@ -33,10 +33,8 @@ MAX_ASKED_OF_ONE = 2_000  # of one principal
 _log = logging.getLogger(__name__)
 
 
-async def _no_review(
-    principal: Principal, accesses: tuple[Access, ...]
-) -> ReviewAccessResponse | None:
-    return None
+async def _no_review(principal: Principal, accesses: tuple[Access, ...]) -> ReviewAccessResponse:
+    return ReviewAccessResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 async def _ended(tasks: set[asyncio.Task[None]]) -> None:
@@ -159,9 +157,10 @@ class Authorizer:
     async def _review_once(self, principal: Principal, accesses: tuple[Access, ...]) -> bool:
         sent_ms = self._clock()
         response = await self._review(principal, accesses)
-        if response is None or len(response.allowed) != len(accesses):
+        if response.error is not ErrorCode.NONE or len(response.allowed) != len(accesses):
             if not self._cache.is_away:
-                _log.warning("accesses not reviewed", extra={"principal": principal.name})
+                reason = f"{response.error.name}: {response.message}"
+                _log.warning("accesses not reviewed", extra={"reason": reason})
             self._cache.record_failure(self._clock())
             return False
         # From the sending on: the review was not earlier than its age before that.

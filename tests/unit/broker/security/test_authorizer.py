@@ -82,9 +82,7 @@ def test_the_age_of_the_controllers_review_counts() -> None:
     async def run() -> None:
         time = Time()
 
-        async def old(
-            principal: Principal, accesses: tuple[Access, ...]
-        ) -> ReviewAccessResponse | None:
+        async def old(principal: Principal, accesses: tuple[Access, ...]) -> ReviewAccessResponse:
             allowed = (True,) * len(accesses)
             return ReviewAccessResponse(ErrorCode.NONE, allowed=allowed, age_ms=19_000)
 

@@ -50,7 +50,7 @@ class HeldReviews(Reviews):
 
     async def review(
         self, principal: Principal, accesses: tuple[Access, ...]
-    ) -> ReviewAccessResponse | None:
+    ) -> ReviewAccessResponse:
         await self.may_go.wait()
         return await super().review(principal, accesses)
 
@@ -60,7 +60,7 @@ class OneReview(Reviews):
 
     async def review(
         self, principal: Principal, accesses: tuple[Access, ...]
-    ) -> ReviewAccessResponse | None:
+    ) -> ReviewAccessResponse:
         response = await super().review(principal, accesses)
         if len(self.asked) > 1:
             await asyncio.Event().wait()
