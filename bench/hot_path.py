@@ -37,7 +37,10 @@ from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.leader_endpoint import LeaderEndpoint
 from tidemark_broker.replication.partition_observer import PartitionObserver, nothing
 from tidemark_broker.replication.replica_manager import ReplicaManager
+from tidemark_broker.security.authorizer import Authorizer
+from tidemark_protocol.access_messages import Access, Principal, ReviewAccessResponse
 from tidemark_protocol.controller_messages import BrokerState, Endpoints, MetadataPush, TopicPush
+from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import (
     BrokerEpoch,
     BrokerId,
@@ -49,6 +52,7 @@ from tidemark_protocol.ids import (
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
 TOPIC = "bench"
+AUTHENTICATED = "clients"  # a listener
 TOPIC_ID = TopicId("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
 PARTITIONS = 8  # the first is written to, the others are idle
 LEADER, FOLLOWERS = 1, (2, 3)
@@ -212,7 +216,13 @@ def produce_frame(number: int, batch_bytes: int) -> bytes:
     return INT32.pack(len(body)) + body
 
 
-async def measure(path: Path, batch_bytes: int, depth: int, requests: int) -> dict[str, float]:
+async def allow_all(principal: Principal, accesses: tuple[Access, ...]) -> ReviewAccessResponse:
+    return ReviewAccessResponse(ErrorCode.NONE, allowed=(True,) * len(accesses))
+
+
+async def measure(
+    path: Path, batch_bytes: int, depth: int, requests: int, *, listener_name: str
+) -> dict[str, float]:
     meter = Meter()
     leader = broker(LEADER, MeteredScheduler(meter, "leader"))
     fetches = FollowerFetchHandler(leader, scheduler=MeteredScheduler(meter, "leader"))
@@ -236,6 +246,8 @@ async def measure(path: Path, batch_bytes: int, depth: int, requests: int) -> di
             ProducerIdManager(channel.request_producer_ids),
             topic_admin,
             cluster_id=lambda: "bench",
+            authorizer=Authorizer(allow_all),
+            authenticated=frozenset({AUTHENTICATED}),
         )
     )
     open_broker(path, leader, fetches)
@@ -254,7 +266,7 @@ async def measure(path: Path, batch_bytes: int, depth: int, requests: int) -> di
         following.connection_made(cast(asyncio.BaseTransport, to_leader))
         following.follow(list(follower.replicas))
     await asyncio.sleep(WARM_SECONDS)
-    served = KafkaConnection(listener)
+    served = KafkaConnection(listener, listener_name)
     to_leader, to_producer = MemoryTransport(meter, "leader"), MemoryTransport(meter, "producer")
     producer = Producer(
         [produce_frame(number, batch_bytes) for number in range(requests)], depth, to_leader
@@ -274,7 +286,11 @@ def main() -> None:
     parser.add_argument("--depth", type=int, action="append", help="repeatable")
     parser.add_argument("--requests", type=int, default=3000)
     parser.add_argument("--rounds", type=int, default=3, help="the best one is shown")
+    parser.add_argument(
+        "--authenticated", action="store_true", help="the producer's accesses are checked"
+    )
     options = parser.parse_args()
+    listener_name = AUTHENTICATED if options.authenticated else ""
     print(f"{'batch':>8} {'depth':>6} {'leader us':>10} {'follower us':>12}")
     for batch_bytes in options.batch or [1024, 16384, 131072]:
         for depth in options.depth or [1, 15]:
@@ -283,7 +299,10 @@ def main() -> None:
                 path = Path(tempfile.mkdtemp())
                 requests = min(options.requests, 200_000_000 // batch_bytes)
                 try:
-                    found = asyncio.run(measure(path, batch_bytes, depth, requests))
+                    measuring = measure(
+                        path, batch_bytes, depth, requests, listener_name=listener_name
+                    )
+                    found = asyncio.run(measuring)
                 finally:
                     shutil.rmtree(path)
                 if not best or found["leader"] < best["leader"]:

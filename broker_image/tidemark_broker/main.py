@@ -23,6 +23,7 @@ from tidemark_protocol.loop_lag import LoopLag
 from tidemark_broker.http.app import HttpServer, create_app
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.consumers.group_consumer import GroupConsumer
+from tidemark_broker.http.route_access import HttpAccess
 from tidemark_broker.http.server import HttpTls, serve
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.metadata.controller_channel import HttpTransport
@@ -103,6 +104,11 @@ class _Http:
                 ),
                 quotas=broker.quotas,
                 producer_ids=broker.producer_ids,
+                access=HttpAccess(
+                    broker.authorizer,
+                    broker.partitions.metadata,
+                    checked=broker.settings.authenticated_listeners,
+                ),
                 groups=broker.groups.report,
                 group_gauges=broker.groups.gauges,
                 group_counts=broker.groups.counts,

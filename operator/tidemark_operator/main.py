@@ -30,6 +30,7 @@ from tidemark_operator.api.kinds import SECRET, TOPIC, Object
 from tidemark_operator.api.schemas import load_schema
 from tidemark_operator.broker_runtime.node_racks import NodeRacks
 from tidemark_operator.broker_runtime.pods import PodRuntime
+from tidemark_operator.controller.access_reviews import AccessReviews, access_calls
 from tidemark_operator.controller.client_reviews import ClientReviews, review_calls
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock, wall_clock_ms
 from tidemark_operator.controller.core.settings import ControllerSettings
@@ -60,9 +61,14 @@ from tidemark_operator.reconcile.reconciler import Reconciler, WithAudits
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.resources.broker_pod import PodSettings
+from tidemark_operator.resources.pod_template import USER_ID
 from tidemark_operator.security.broker_trust import BrokerTrust
 from tidemark_operator.security.credentials import CREDENTIALS_LABEL, CredentialSecrets
 from tidemark_operator.security.kubernetes_clients import KubernetesClients
+from tidemark_operator.security.subject_access_review import (
+    SubjectAccessReviews,
+    kubernetes_review,
+)
 from tidemark_operator.store import kubernetes
 from tidemark_operator.store.kubernetes import KubernetesStore
 from tidemark_operator.store.lease import ControllerLease, Leader, LeaseSettings
@@ -97,6 +103,7 @@ class OperatorSettings:
     security: SecuritySettings = SecuritySettings()
     log_level: str = "info"
     has_web_actions: bool = False  # on the live page
+    pod_user_id: int | None = USER_ID  # of brokers and audits; None: the platform assigns one
     kubeconfig: str | None = None  # outside of a pod
 
     @property
@@ -137,6 +144,7 @@ def read_settings(environment: Mapping[str, str]) -> OperatorSettings:
         default_pool_spec=_pool_spec(environment.get("TIDEMARK_DEFAULT_POOL", "{}")),
         log_level=_log_level(environment.get("TIDEMARK_LOG_LEVEL", "info")),
         has_web_actions=_is_on(environment, "TIDEMARK_WEB_ACTIONS"),
+        pod_user_id=_user_id(environment.get("TIDEMARK_POD_USER_ID", str(USER_ID))),
         kubeconfig=environment.get("KUBECONFIG"),
         security=_security(environment, namespace),
     )
@@ -177,6 +185,12 @@ def _is_on(environment: Mapping[str, str], name: str) -> bool:
     return text == "true"
 
 
+def _user_id(text: str) -> int | None:
+    if text and not (text.isdecimal() and int(text)):
+        raise SettingsError(f"TIDEMARK_POD_USER_ID: expected a number above 0, found {text[:80]!r}")
+    return int(text) if text else None
+
+
 def _log_level(text: str) -> str:
     if text not in ("debug", "info", "warning", "error"):
         raise SettingsError(f"TIDEMARK_LOG_LEVEL: expected debug|info|warning|error, found {text}")
@@ -209,6 +223,10 @@ class Operator:
             rack_of=NodeRacks(store),
         )
         self.security = ClusterSecurity(store, settings.security)
+        self.access_reviews = AccessReviews(
+            SubjectAccessReviews(kubernetes_review(store), now_ms=MonotonicClock().now_ms),
+            self.controller,
+        )
         self.live_pools = LivePools(
             self.controller, wall_clock_ms=wall_clock_ms, reads=BrokerReads(trust)
         )
@@ -221,6 +239,7 @@ class Operator:
                 controllers=settings.controllers,
                 controllers_with_tls=settings.tls_controllers,
                 keeps_pods_without_token=settings.security.accepts_old_brokers,
+                user_id=settings.pod_user_id,
             ),
             ensure_trust=self.tls.ensure_trust,
         )
@@ -234,7 +253,7 @@ class Operator:
         self.ended: asyncio.Future[BaseException | None] = (
             asyncio.get_running_loop().create_future()
         )
-        audits = AuditReconciler(store)
+        audits = AuditReconciler(store, user_id=settings.pod_user_id)
         self.audit_metrics = AuditCollector(audits.statuses, audits.schedules)
         self.leading = LeadershipRunner(
             self.controller,
@@ -324,6 +343,7 @@ async def run(settings: OperatorSettings) -> None:
     calls = {
         **topic_calls(TopicAdmin(operator.store, operator.controller)),
         **review_calls(_client_reviews(settings, operator, stores.open)),
+        **access_calls(operator.access_reviews),
     }
     middlewares = [operator.security.on_network]
     api = await serve(

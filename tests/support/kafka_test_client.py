@@ -24,6 +24,8 @@ from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.partition_observer import nothing
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.security.authenticator import AskController, Authenticator
+from tidemark_broker.security.authorizer import Authorizer
+from tidemark_protocol.access_messages import Principal
 from tidemark_protocol.controller_messages import (
     BrokerState,
     ClientQuota,
@@ -68,7 +70,9 @@ class KafkaTestClient:
         limits: ListenerLimits,
         rules: ListenerRules = OPEN,
         ask: AskController | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
+        """Create it; with an authorizer its listener is one whose clients have names."""
         loop = asyncio.get_running_loop()
         self.directory = LogManager.open(path, OsDisk(), broker_id=ONLY, settings=LogSettings())
         partitions = ReplicaManager(ONLY, scheduler=loop, wall_clock_s=time.time)
@@ -93,6 +97,8 @@ class KafkaTestClient:
             limits=limits,
             processing_clock_s=time.perf_counter,
             authenticator=None if ask is None else authenticator_by(ask),
+            authorizer=authorizer or Authorizer(),
+            authenticated=frozenset({""} if authorizer else ()),
         )
         self._rules = rules
         self.listener = SocketServer(self.context)
@@ -152,8 +158,14 @@ class KafkaTestClient:
             )
         )
 
+    def authenticate(self, principal: Principal) -> None:
+        """Give the connections that are open now a principal, as SASL would."""
+        for connection in self.listener.connections:
+            connection._session.principal = principal
+
     async def stop(self) -> None:
         await self.listener.stop()
+        await self.context.authorizer.close()
         self.directory.close()
 
 
@@ -165,10 +177,17 @@ def with_kafka_client(
     has_metadata: bool = True,
     rules: ListenerRules = OPEN,
     ask: AskController | None = None,
+    authorizer: Callable[[], Authorizer] | None = None,
 ) -> None:
     async def main() -> None:
         async with asyncio.timeout(60):
-            kafka_client = KafkaTestClient(path, limits or ListenerLimits(), rules, ask)
+            kafka_client = KafkaTestClient(
+                path,
+                limits or ListenerLimits(),
+                rules,
+                ask,
+                authorizer() if authorizer else None,
+            )
             await kafka_client.start()
             if has_metadata:
                 kafka_client.push()

@@ -24,6 +24,7 @@ from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem, kind_of, malformed
 from tidemark_broker.http.request import Request as HotRequest
 from tidemark_broker.http.request_metrics import RequestMetrics
+from tidemark_broker.http.route_access import VISIBLE_TOPICS
 from tidemark_broker.http.start_page import start_page
 from tidemark_broker.http.validation_details import validation_detail
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch
@@ -64,9 +65,10 @@ class AdminRoutes:
         self._digests_in_flight = 0
         self._exposition = MetricsExposition(self._snapshots, self._facts, self._other_metrics)
 
-    async def list_topics(self) -> schemas.TopicsDocument:
+    async def list_topics(self, request: Request) -> schemas.TopicsDocument:
         leadership.require_metadata(self._metadata)
-        served = [name for name in self._metadata.topics if self._metadata.served_topic(name)]
+        visible = request.scope.get(VISIBLE_TOPICS, self._metadata.topics)
+        served = [name for name in visible if self._metadata.served_topic(name)]
         return schemas.TopicsDocument(topics=sorted(served))
 
     async def topic(self, topic: Topic) -> schemas.TopicDocument:

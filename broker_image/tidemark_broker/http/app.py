@@ -172,6 +172,10 @@ class HttpServer:
     ) -> AnyResponse | None:
         """Handle a hot request; only a cancellation is raised beyond it."""
         try:
+            if self._view.access.is_checked(request.listener):
+                await self._view.access.check_route(
+                    request, route.method, route.template, parameters
+                )
             if route.is_produce:
                 self._quotas.require(request, QuotaType.PRODUCE_BYTES)
             return await route.endpoint(request, *parameters)
@@ -205,6 +209,14 @@ class HttpServer:
             if self._api is None:
                 # Shielded: one client that leaves does not end the loading for the others.
                 self._api = await asyncio.shield(self.load_api())
+            request = Request(scope, receive)
+            if self._view.access.is_checked(request.listener):
+                try:
+                    await self._view.access.check_path(request, scope)
+                except HttpProblem as problem:
+                    denied = problem.answer(request.path, is_produce=False)
+                    await denied.send_to(send_and_record)
+                    return
             await self._api(scope, receive, send_and_record)
         except HttpProblem as problem:  # of the authentication: FastAPI answers its own
             path = Request(scope, receive).path

@@ -13,6 +13,7 @@ from tidemark_broker.coordinator.core.requests import (
     GroupsReport,
 )
 from tidemark_broker.http.consumers.group_consumer import ConsumerSettings, GroupConsumer
+from tidemark_broker.http.route_access import HttpAccess, no_checks
 from tidemark_broker.kafka.network.request_metrics import KafkaRequestMetrics
 from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
 from tidemark_broker.metrics.broker_metrics import CrcFailures, MetricsProfile
@@ -38,6 +39,7 @@ class BrokerView:
     new_consumer: Callable[[ConsumerSettings], GroupConsumer]  # of an HTTP client
     quotas: ClientQuotaManager  # shared with the Kafka port
     producer_ids: ProducerIdManager  # shared too
+    access: HttpAccess = field(default_factory=no_checks)
     groups: Callable[[], GroupsReport] = GroupsReport  # that this broker coordinates
     group_gauges: Callable[[], GroupGauges] = GroupGauges
     group_counts: GroupCounters = field(default_factory=GroupCounters)

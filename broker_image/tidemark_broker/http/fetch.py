@@ -7,6 +7,7 @@ disconnects.
 
 from dataclasses import replace
 
+from tidemark_protocol.access_messages import ResourceKind, Verb
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_BROKER
 
@@ -89,6 +90,8 @@ class FetchRoute:
         Raises HttpProblem.
         """
         result = await self._fetch(reading, offset, wait_ms, max_bytes or reading.query.max_bytes)
+        if wait_ms:  # the access may have been revoked meanwhile
+            await reading.request.require(Verb.CONSUME, ResourceKind.TOPIC, (reading.topic,))
         if result.error is not ErrorCode.NONE:
             raise self._problem(reading.request, reading.topic, reading.partition, offset, result)
         return result

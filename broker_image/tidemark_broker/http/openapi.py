@@ -33,6 +33,7 @@ _PROBLEM = {PROBLEM_TYPE.decode(): {"schema": {"$ref": "#/components/schemas/Pro
 _STATUSES = {
     307: "Another broker is the leader or the preferred read replica: repeat it at Location",
     400: "Invalid request",
+    403: "The client may not do this: `role` has the Role to write",
     404: "Unknown topic, partition, replica or consumer",
     409: "Conflict with the leader epoch, the producer's sequence or epoch, or the consumer",
     406: "No format of Accept can be sent",
@@ -86,16 +87,21 @@ def create_api(admin: AdminRoutes, groups: GroupRoutes, hot: tuple[Route, ...]) 
     partition_path = "/topics/{topic}/partitions/{partition}"
     for path, read, summary, statuses in (
         ("/topics", admin.list_topics, "List topics", ()),
-        ("/topics/{topic}", admin.topic, "Get a topic", (404,)),
-        ("/topics/{topic}/partitions", admin.partitions, "List partitions", (404,)),
-        (partition_path, admin.partition, "Get a partition", (404,)),
+        ("/topics/{topic}", admin.topic, "Get a topic", (403, 404)),
+        ("/topics/{topic}/partitions", admin.partitions, "List partitions", (403, 404)),
+        (partition_path, admin.partition, "Get a partition", (403, 404)),
         (
             f"{partition_path}/offsets",
             admin.offsets,
             "Get the offsets of a partition",
-            (307, 404, 503),
+            (307, 403, 404, 503),
         ),
-        (f"{partition_path}/replica", admin.replica, "Get the replica of this broker", (404, 503)),
+        (
+            f"{partition_path}/replica",
+            admin.replica,
+            "Get the replica of this broker",
+            (403, 404, 503),
+        ),
         ("/brokers", admin.brokers, "List brokers", ()),
     ):
         api.add_api_route(path, read, methods=["GET"], summary=summary, responses=_errors(statuses))

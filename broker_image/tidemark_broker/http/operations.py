@@ -133,8 +133,8 @@ _READ_FORMATS = {
     RECORD_BATCH_TYPE.decode(): _text("record batches as stored", format="binary"),
 }
 _CONSUMER_FORMATS: Content = {KAFKA_JSON: {}, BINARY_FORMAT: {}, JSON_FORMAT: {}}
-_PRODUCE_ERRORS = (307, 400, 404, 408, 409, 413, 415, 422, 429, 500, 502, 503, 504)
-_CONSUMER_ERRORS = (400, 404, 409, 413, 503)
+_PRODUCE_ERRORS = (307, 400, 403, 404, 408, 409, 413, 415, 422, 429, 500, 502, 503, 504)
+_CONSUMER_ERRORS = (400, 403, 404, 409, 413, 503)
 _PRODUCED = Success("ProduceResponseSchema", also={KAFKA_JSON: {}})
 _DONE = Success(status=204)
 
@@ -175,7 +175,7 @@ READ_RECORDS = Operation(
     a newer epoch, and 503 if it does not know this epoch yet.
     """,
     Success("FetchedDocument", is_list=True, also=_READ_FORMATS),
-    (307, 400, 404, 406, 409, 416, 429, 500, 503),
+    (307, 400, 403, 404, 406, 409, 416, 429, 500, 503),
     query=_READ_QUERY,
 )
 HEALTHZ = Operation(
@@ -204,7 +204,7 @@ MAKE_CONSUMER = Operation(
     The consumer ends when its broker stops, or after five minutes without a request.
     """,
     _consumer_success("consumers.ConsumerDocument"),
-    (400, 409, 413, 503),
+    (400, 403, 409, 413, 503),
     RequestBody("consumers.NewConsumerDocument"),
 )
 END_CONSUMER = Operation(
@@ -215,14 +215,14 @@ END_CONSUMER = Operation(
     With enable.auto.commit it first commits the offsets of the records that were polled.
     """,
     _DONE,
-    (404,),
+    (403, 404),
 )
 SUBSCRIPTION = Operation(
     "subscription",
     "Get the subscription of a consumer",
     "Return the topics of the subscription, and the partitions that are assigned at the moment.",
     _consumer_success("consumers.HeldDocument"),
-    (404,),
+    (403, 404),
 )
 SUBSCRIBE = Operation(
     "subscribe",
@@ -237,14 +237,14 @@ UNSUBSCRIBE = Operation(
     "Delete the subscription of a consumer",
     "The consumer leaves its group. Without a subscription, its assignments are deleted.",
     _DONE,
-    (404,),
+    (403, 404),
 )
 ASSIGNMENTS = Operation(
     "assignments",
     "Get the assignments of a consumer",
     "Return the partitions that are assigned at the moment, by the client or by the group.",
     _consumer_success("consumers.AssignmentsDocument"),
-    (404,),
+    (403, 404),
 )
 ASSIGN = Operation(
     "assign",
@@ -263,7 +263,7 @@ POLL = Operation(
     A consumer serves one poll at a time.
     """,
     _consumer_success("FetchedDocument", is_list=True),
-    (400, 404, 406, 409, 500, 503),
+    (400, 403, 404, 406, 409, 500, 503),
     query=_POLL_QUERY,
 )
 COMMITTED = Operation(
@@ -275,7 +275,7 @@ COMMITTED = Operation(
     is not in the response.
     """,
     _consumer_success("consumers.CommittedDocument"),
-    (400, 404, 413, 503),
+    (400, 403, 404, 413, 503),
     RequestBody("consumers.TopicPartitionsSchema", is_required=False),
 )
 COMMIT = Operation(

@@ -36,6 +36,7 @@ A failed produce has `outcome` too:
 | COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR | 503 | 1    | (groups)                           |
 | REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION  | 409 |      | (commits: partition not assigned)  |
 | INVALID_GROUP_ID                 | 400    |             | (groups)                           |
+| TOPIC_, GROUP_, CLUSTER_AUTHORIZATION_FAILED | 403 |    | not_written                        |
 | INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED | 409 | | (groups: the consumer cannot join) |
 | OFFSET_METADATA_TOO_LARGE, INVALID_COMMIT_OFFSET_SIZE | 413 | | (commits)                      |
 | OFFSET_OUT_OF_RANGE              | 416    |             | (fetch: detail has the valid range) |
@@ -126,6 +127,9 @@ KINDS: Mapping[ErrorCode, ProblemKind] = {
     ),
     ErrorCode.REBALANCE_IN_PROGRESS: ProblemKind(409, "The group is rebalancing"),
     ErrorCode.ILLEGAL_GENERATION: ProblemKind(409, "The generation of the consumer has ended"),
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: ProblemKind(403, "The access to the topic is denied"),
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: ProblemKind(403, "The access to the group is denied"),
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ProblemKind(403, "The access to the pool is denied"),
     ErrorCode.INVALID_GROUP_ID: ProblemKind(400, "Invalid group id"),
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: ProblemKind(
         409, "The members of the group share no assignor"

@@ -1,8 +1,10 @@
 """Read one request: its headers, and its body within limits."""
 
 import asyncio
+from collections.abc import Iterable
+from typing import Protocol
 
-from tidemark_protocol.access_messages import ANONYMOUS, Principal
+from tidemark_protocol.access_messages import ANONYMOUS, Principal, ResourceKind, Verb
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.http.limits import HttpLimits
@@ -16,6 +18,16 @@ LISTENER = "tidemark.listener"  # of the scope: the named listener that the conn
 PRINCIPAL = "tidemark.principal"  # of the scope: who sent the request (http/authentication.py)
 
 
+class RequestAccess(Protocol):
+    """The check of what the sender of a request may do (route_access.py)."""
+
+    async def require(
+        self, request: "Request", verb: Verb, kind: ResourceKind, names: Iterable[str]
+    ) -> None:
+        """Raise HttpProblem (403) unless all of these are allowed."""
+        ...
+
+
 def authorization_of(scope: Scope) -> bytes:
     """Return the header Authorization, or b"" if it is not there exactly once."""
     found = [value for name, value in scope["headers"] if name == AUTHORIZATION]
@@ -25,8 +37,10 @@ def authorization_of(scope: Scope) -> bytes:
 class Request:
     __slots__ = (
         "accept",
+        "access",
         "authorization",
         "body_size_bytes",
+        "client_host",
         "client_id",
         "content_encoding",
         "content_length",
@@ -49,6 +63,8 @@ class Request:
         self.client_id = ""
         self.listener: str = scope.get(LISTENER, "")
         self.principal: Principal = scope.get(PRINCIPAL, ANONYMOUS)
+        self.client_host: str = (scope.get("client") or ("",))[0]
+        self.access: RequestAccess | None = None  # None: everything is allowed
         self.body_size_bytes = 0  # of what was read
         for name, value in scope["headers"]:
             if name == b"content-type":
@@ -77,6 +93,11 @@ class Request:
     def path(self) -> str:
         """Return the path, the `instance` of a problem."""
         return self.raw_path.decode("latin-1")
+
+    async def require(self, verb: Verb, kind: ResourceKind, names: Iterable[str]) -> None:
+        """Check names that only the body has. Raises HttpProblem (403)."""
+        if self.access is not None:
+            await self.access.require(self, verb, kind, names)
 
     def body_bytes_at_most(self, limits: HttpLimits) -> int:
         most_bytes = limits.forwarded_body_bytes if self.is_forwarded else limits.body_bytes

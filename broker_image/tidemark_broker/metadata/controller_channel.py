@@ -21,7 +21,12 @@ from typing import Any, Protocol, TypeVar, cast
 
 import aiohttp
 from tidemark_protocol.access_messages import (
+    REVIEW_ACCESS_PATH,
     SIGN_CERTIFICATE_PATH,
+    Access,
+    Principal,
+    ReviewAccessRequest,
+    ReviewAccessResponse,
     ReviewTokenResponse,
     ScramCredentialResponse,
     SignCertificateRequest,
@@ -59,6 +64,7 @@ CONNECT_TIMEOUT_SECONDS = 1.0
 MAX_BACKGROUND_CALLS = 4
 UNAUTHORIZED = 401
 MAX_REVIEW_CALLS = 4  # of clients' credentials, which changes of topics do not delay
+REVIEW_TIMEOUT_MS = 5_000
 
 
 class ControllerUnavailable(Exception):
@@ -349,6 +355,32 @@ class ControllerChannel:
         if response.error is not ErrorCode.NONE:
             return None
         return response if await self.accept(response.controller_epoch) else None
+
+    async def review_accesses(
+        self, principal: Principal, accesses: tuple[Access, ...]
+    ) -> ReviewAccessResponse:
+        """Request what a client may do; a response with an error says why that is not known.
+
+        It is no problem of this broker's registration if the API server could not be asked.
+        """
+        unknown = ErrorCode.UNKNOWN_SERVER_ERROR
+        if self._epoch_store is None:
+            return ReviewAccessResponse(unknown, message="not registered with a controller yet")
+        request = ReviewAccessRequest(self.requesting_broker(), principal, accesses)
+        try:
+            response = await self.call_in_background(
+                REVIEW_ACCESS_PATH,
+                request,
+                ReviewAccessResponse,
+                timeout_ms=REVIEW_TIMEOUT_MS,
+                among=self._reviews,
+            )
+        except ControllerUnavailable as error:
+            return ReviewAccessResponse(unknown, message=str(error))
+        is_result = response.error is ErrorCode.NONE
+        if is_result and not await self.accept(response.controller_epoch):
+            return ReviewAccessResponse(unknown, message="response of a superseded controller")
+        return response
 
     async def _ask(
         self, path: str, request: object, kind: type[Accepted], *, during: str

@@ -54,6 +54,7 @@ from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.partition_observer import PartitionObserver
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.security.authenticator import Authenticator
+from tidemark_broker.security.authorizer import Authorizer
 from tidemark_broker.security.certificate_renewal import CertificateRenewal
 from tidemark_broker.security.peer_addresses import PeerAddresses
 from tidemark_broker.server.background.checkpointing import CheckpointWriter
@@ -185,6 +186,7 @@ class BrokerServer(PartitionObserver):
             requesting=self._channel.requesting_broker,
         )
         self.authenticator = self._new_authenticator() if settings.authenticated_listeners else None
+        self.authorizer = Authorizer(self._channel.review_accesses, pool=settings.pool)
         self.quotas = ClientQuotaManager(lambda: metadata.quotas)
         self.groups = GroupCoordinatorService(
             self.partitions,
@@ -267,6 +269,7 @@ class BrokerServer(PartitionObserver):
             self.partitions.stop("the broker process stops")  # however it does
             for task in self._background:  # before the workers that they use
                 task.cancel()
+            await self.authorizer.close()
             await self._channel.close()
             # I17: no worker may still write here once the lock is gone.
             await self._loop.shutdown_default_executor()
@@ -439,6 +442,8 @@ class BrokerServer(PartitionObserver):
             processing_clock_s=self._environment.processing_clock_s,
             request_metrics=self.request_metrics,
             authenticator=self.authenticator,
+            authorizer=self.authorizer,
+            authenticated=self.settings.authenticated_listeners,
         )
         listener = SocketServer(context, self._tls)
         host = self.settings.listen_host

@@ -19,6 +19,7 @@ from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.security.authenticator import Authenticator
+from tidemark_broker.security.authorizer import Authorizer
 from tidemark_broker.security.tls import BrokerTls, TrustedFile
 from tidemark_broker.server.config import BrokerConfig
 
@@ -32,6 +33,7 @@ class HttpBackend(Protocol):
     groups: GroupCoordinatorService
     quotas: ClientQuotaManager
     producer_ids: ProducerIdManager
+    authorizer: Authorizer
     request_metrics: KafkaRequestMetrics
     authenticator: Authenticator | None
 

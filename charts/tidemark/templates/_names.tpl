@@ -31,7 +31,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   resources: [brokerpools/finalizers, replicationaudits/finalizers]   # to own pods where OwnerReferencesPermissionEnforcement is on
   verbs: [update]
 - apiGroups: [tidemark.dev]
-  resources: [brokers, partitionslices]
+  resources: [brokers]
+  verbs: [get, list, create, update]
+- apiGroups: [tidemark.dev]
+  resources: [partitionslices]
   verbs: [get, list, create, update, delete]
 - apiGroups: [""]
   resources: [pods]
@@ -44,7 +47,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   verbs: [get, list, watch, create, update, delete]
 - apiGroups: [batch]
   resources: [jobs]
-  verbs: [get, list, watch, create, delete]
+  verbs: [list, watch, create, delete]
 - apiGroups: [batch]
   resources: [cronjobs]
   verbs: [get, create, update, delete]
@@ -65,6 +68,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, create]
+- apiGroups: [authorization.k8s.io]
+  resources: [localsubjectaccessreviews]    # what clients of brokers may do
+  verbs: [create]
 {{- end }}
 
 {{/* Alert rules; their runbooks are under the URL that the values name. */}}

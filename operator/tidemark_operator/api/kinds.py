@@ -47,3 +47,6 @@ SUBJECT_ACCESS_REVIEW = ResourceKind(
 )
 SECRET = ResourceKind("", "v1", "Secret", "secrets")
 CONFIG_MAP = ResourceKind("", "v1", "ConfigMap", "configmaps")
+LOCAL_SUBJECT_ACCESS_REVIEW = ResourceKind(
+    "authorization.k8s.io", "v1", "LocalSubjectAccessReview", "localsubjectaccessreviews"
+)

@@ -15,6 +15,7 @@ from tidemark_operator.resources.audit_pod import (
     single_run_name,
 )
 from tidemark_operator.resources.names import MANAGED_BY
+from tidemark_operator.resources.pod_template import USER_ID
 
 CONTAINER = "audit"
 JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
@@ -23,37 +24,37 @@ JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
 JOB_SELECTOR = f"app.kubernetes.io/managed-by={MANAGED_BY},app.kubernetes.io/component=audit"
 
 
-def job_manifest(audit: ReplicationAudit) -> Object:
+def job_manifest(audit: ReplicationAudit, user_id: int | None = USER_ID) -> Object:
     """Return the Job of the only run of this generation."""
-    return owned_manifest(audit, JOB, single_run_name(audit), _job_spec(audit))
+    return owned_manifest(audit, JOB, single_run_name(audit), _job_spec(audit, user_id))
 
 
-def cron_job_manifest(audit: ReplicationAudit) -> Object:
+def cron_job_manifest(audit: ReplicationAudit, user_id: int | None = USER_ID) -> Object:
     schedule = {
         "startingDeadlineSeconds": 300,
         "successfulJobsHistoryLimit": RETAINED_RUNS,
         "failedJobsHistoryLimit": RETAINED_RUNS,
         "jobTemplate": {
             "metadata": {"labels": audit_labels(audit.name)},
-            "spec": _job_spec(audit),
+            "spec": _job_spec(audit, user_id),
         },
     }
     return schedule_manifest(audit, CRON_JOB, schedule)
 
 
-def _job_spec(audit: ReplicationAudit) -> Object:
+def _job_spec(audit: ReplicationAudit, user_id: int | None) -> Object:
     return {
         "backoffLimit": ATTEMPTS_MORE,
         "activeDeadlineSeconds": audit.spec.timeout_seconds,
         "template": {
             "metadata": {"labels": audit_labels(audit.name)},
-            "spec": _pod_spec(audit),
+            "spec": _pod_spec(audit, user_id),
         },
     }
 
 
-def _pod_spec(audit: ReplicationAudit) -> Object:
-    fields, mounts = pod_parts(audit, writes_reports=True)
+def _pod_spec(audit: ReplicationAudit, user_id: int | None) -> Object:
+    fields, mounts = pod_parts(audit, writes_reports=True, user_id=user_id)
     container = {
         "name": CONTAINER,
         "image": audit.spec.image,

@@ -12,6 +12,7 @@ from tidemark_operator.api.kinds import Object, ResourceKind
 from tidemark_operator.api.replication_audit import ReplicationAudit
 from tidemark_operator.resources.names import MANAGED_BY, TEMPLATE_ANNOTATION
 from tidemark_operator.resources.pod_template import (
+    USER_ID,
     restricted_container,
     restricted_pod,
     template_digest,
@@ -88,12 +89,14 @@ def schedule_manifest(audit: ReplicationAudit, kind: ResourceKind, schedule: Obj
     return manifest
 
 
-def pod_parts(audit: ReplicationAudit, *, writes_reports: bool) -> tuple[Object, list[Object]]:
+def pod_parts(
+    audit: ReplicationAudit, *, writes_reports: bool, user_id: int | None = USER_ID
+) -> tuple[Object, list[Object]]:
     """Return the fields of a pod's spec without containers, and the mounts of its container."""
     volumes, mounts = _volumes(audit, writes_reports=writes_reports)
     fields: Object = {
         "enableServiceLinks": False,
-        "securityContext": restricted_pod(),
+        "securityContext": restricted_pod(user_id),
         "volumes": volumes,
     }
     return fields, mounts

@@ -21,6 +21,7 @@ from tidemark_operator.resources.names import (
     pool_selector,
 )
 from tidemark_operator.resources.pod_template import (
+    USER_ID,
     restricted_container,
     restricted_pod,
     template_digest,
@@ -50,6 +51,7 @@ class PodSettings:
     log_format: str = "json"
     # Whether pods of the former release, without a token, stay while nothing else changes.
     keeps_pods_without_token: bool = False
+    user_id: int | None = USER_ID  # None: the platform assigns one
 
 
 def broker_pod_manifest(
@@ -109,7 +111,8 @@ def _manifest(
         "terminationGracePeriodSeconds": TERMINATION_GRACE_S,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": restricted_pod() | {"fsGroupChangePolicy": "OnRootMismatch"},
+        "securityContext": restricted_pod(settings.user_id)
+        | {"fsGroupChangePolicy": "OnRootMismatch"},
         "topologySpreadConstraints": [
             {
                 "maxSkew": 1,

@@ -8,15 +8,15 @@ from tidemark_operator.api.kinds import Object
 USER_ID = 10001
 
 
-def restricted_pod() -> Object:
-    """Return the security context of Pod Security's `restricted`; volumes belong to our group."""
-    return {
-        "runAsNonRoot": True,
-        "runAsUser": USER_ID,
-        "runAsGroup": USER_ID,
-        "fsGroup": USER_ID,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
+def restricted_pod(user_id: int | None = USER_ID) -> Object:
+    """Return the security context of Pod Security's `restricted`; volumes belong to our group.
+
+    Without a user id the platform assigns user and groups (OpenShift's restricted-v2).
+    """
+    context: Object = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    if user_id is not None:
+        context |= {"runAsUser": user_id, "runAsGroup": user_id, "fsGroup": user_id}
+    return context
 
 
 def restricted_container() -> Object:

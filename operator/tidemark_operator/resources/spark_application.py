@@ -18,6 +18,7 @@ from tidemark_operator.resources.audit_pod import (
     schedule_manifest,
     single_run_name,
 )
+from tidemark_operator.resources.pod_template import USER_ID
 
 DRIVER_CONTAINER = "spark-kubernetes-driver"
 EXECUTOR_CONTAINER = "spark-kubernetes-executor"
@@ -29,13 +30,17 @@ SPARK_VERSION = "4.3.0"
 RETRY_INTERVAL_SECONDS = 10
 
 
-def spark_application_manifest(audit: ReplicationAudit, spark: SparkSpec) -> Object:
+def spark_application_manifest(
+    audit: ReplicationAudit, spark: SparkSpec, user_id: int | None = USER_ID
+) -> Object:
     """Return the application of the only run of this generation."""
-    content = _application_spec(audit, spark)
+    content = _application_spec(audit, spark, user_id)
     return owned_manifest(audit, SPARK_APPLICATION, single_run_name(audit), content)
 
 
-def scheduled_spark_application_manifest(audit: ReplicationAudit, spark: SparkSpec) -> Object:
+def scheduled_spark_application_manifest(
+    audit: ReplicationAudit, spark: SparkSpec, user_id: int | None = USER_ID
+) -> Object:
     """Return the scheduled application.
 
     The Spark operator copies its labels to the SparkApplications that it creates, and names these
@@ -44,12 +49,12 @@ def scheduled_spark_application_manifest(audit: ReplicationAudit, spark: SparkSp
     schedule = {
         "successfulRunHistoryLimit": RETAINED_RUNS,
         "failedRunHistoryLimit": RETAINED_RUNS,
-        "template": _application_spec(audit, spark),
+        "template": _application_spec(audit, spark, user_id),
     }
     return schedule_manifest(audit, SCHEDULED_SPARK_APPLICATION, schedule)
 
 
-def _application_spec(audit: ReplicationAudit, spark: SparkSpec) -> Object:
+def _application_spec(audit: ReplicationAudit, spark: SparkSpec, user_id: int | None) -> Object:
     return {
         "type": "Python",
         "pythonVersion": "3",
@@ -71,12 +76,12 @@ def _application_spec(audit: ReplicationAudit, spark: SparkSpec) -> Object:
         "driver": {
             **_size(spark.driver),
             "serviceAccount": spark.service_account_name,
-            "template": {"spec": _driver_pod_spec(audit)},
+            "template": {"spec": _driver_pod_spec(audit, user_id)},
         },
         "executor": {
             **_size(spark.executor),
             "instances": spark.executors,
-            "template": {"spec": _executor_pod_spec(audit)},
+            "template": {"spec": _executor_pod_spec(audit, user_id)},
         },
     }
 
@@ -85,8 +90,8 @@ def _size(size: SparkPodSize) -> Object:
     return {"cores": size.cores, "memory": size.memory, "memoryOverhead": size.memory_overhead}
 
 
-def _driver_pod_spec(audit: ReplicationAudit) -> Object:
-    fields, mounts = pod_parts(audit, writes_reports=True)
+def _driver_pod_spec(audit: ReplicationAudit, user_id: int | None) -> Object:
+    fields, mounts = pod_parts(audit, writes_reports=True, user_id=user_id)
     container = {
         "name": DRIVER_CONTAINER,
         "env": [run_name_variable(APPLICATION_LABEL)],
@@ -97,7 +102,7 @@ def _driver_pod_spec(audit: ReplicationAudit) -> Object:
     return {**fields, **deadline, "containers": [container]}
 
 
-def _executor_pod_spec(audit: ReplicationAudit) -> Object:
-    fields, mounts = pod_parts(audit, writes_reports=False)
+def _executor_pod_spec(audit: ReplicationAudit, user_id: int | None) -> Object:
+    fields, mounts = pod_parts(audit, writes_reports=False, user_id=user_id)
     container = {"name": EXECUTOR_CONTAINER, **container_parts(mounts)}
     return {**fields, "automountServiceAccountToken": False, "containers": [container]}

@@ -1,1 +1,1 @@
-"""Identify who sends a request, reject what its sender may not do, and issue certificates."""
+"""Identify who sends a request, review what they may do, and issue certificates (0170)."""

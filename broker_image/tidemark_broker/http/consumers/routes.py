@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
-from tidemark_protocol.access_messages import ANONYMOUS
+from tidemark_protocol.access_messages import ANONYMOUS, ResourceKind, Verb
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.coordinator.core.consumer_protocol import TopicPartition
@@ -119,6 +119,7 @@ class ConsumerRoutes:
     async def subscribe(self, request: Request, instance: Instance) -> Response:
         body = bodies.decode(await request.read_body(BODY_BYTES), bodies.SubscriptionBody)
         topics = bodies.topics_of(body)
+        await request.require(Verb.CONSUME, ResourceKind.TOPIC, topics)
         if instance.consumer.generation.is_manual:
             raise _conflict("expected no assignments, found some: send DELETE subscription first")
         instance.consumer.membership.subscribe(topics)
@@ -135,6 +136,7 @@ class ConsumerRoutes:
     async def assign(self, request: Request, instance: Instance) -> Response:
         body = bodies.decode(await request.read_body(BODY_BYTES), bodies.TopicPartitionsBody)
         places = bodies.places_of(body)
+        await _require_topics(request, places)
         self._require_known(places)
         if instance.consumer.membership.topics:
             raise _conflict("expected no subscription, found one: send DELETE subscription first")
@@ -158,6 +160,7 @@ class ConsumerRoutes:
         instance.polls += 1
         try:
             fetched = await self._poll(request, instance, query)
+            await _require_topics(request, ((each.topic, each.partition) for each in fetched))
             lists = await self._rendered(instance, fetched, embedded_format)
         finally:
             instance.polls -= 1
@@ -239,6 +242,7 @@ class ConsumerRoutes:
         data = await request.read_body(BODY_BYTES)
         if data.strip():
             places = bodies.places_of(bodies.decode(data, bodies.TopicPartitionsBody))
+            await _require_topics(request, places)
             self._require_known(places)
         try:
             committed = await instance.consumer.committed(places) if places else {}
@@ -255,6 +259,7 @@ class ConsumerRoutes:
     async def commit(self, request: Request, instance: Instance) -> Response:
         data = (await request.read_body(BODY_BYTES)).strip()
         commits = bodies.commits_of(bodies.decode(data, bodies.CommitBody))
+        await _require_topics(request, commits or ())
         self._require_known(commits or ())
         try:
             errors = await instance.consumer.commit(commits)
@@ -272,7 +277,7 @@ class ConsumerRoutes:
     async def seek(self, request: Request, instance: Instance) -> Response:
         body = bodies.decode(await request.read_body(BODY_BYTES), bodies.OffsetsBody)
         offsets = {place: commit.offset for place, commit in bodies.offsets_of(body).items()}
-        return await self._seek_to(instance, offsets)
+        return await self._seek_to(request, instance, offsets)
 
     async def seek_to_beginning(self, request: Request, instance: Instance) -> Response:
         return await self._seek_to_end_of(request, instance, EARLIEST)
@@ -282,9 +287,12 @@ class ConsumerRoutes:
 
     async def _seek_to_end_of(self, request: Request, instance: Instance, end: int) -> Response:
         body = bodies.decode(await request.read_body(BODY_BYTES), bodies.TopicPartitionsBody)
-        return await self._seek_to(instance, dict.fromkeys(bodies.places_of(body), end))
+        return await self._seek_to(request, instance, dict.fromkeys(bodies.places_of(body), end))
 
-    async def _seek_to(self, instance: Instance, places: dict[TopicPartition, int]) -> Response:
+    async def _seek_to(
+        self, request: Request, instance: Instance, places: dict[TopicPartition, int]
+    ) -> Response:
+        await _require_topics(request, places)
         self._require_known(places)
         for topic, partition in places:
             if (topic, partition) not in instance.consumer.generation.partitions:
@@ -294,6 +302,11 @@ class ConsumerRoutes:
         except BrokerUnavailable as error:
             raise HttpProblem(ErrorCode.LEADER_NOT_AVAILABLE, str(error)) from error
         return _DONE
+
+
+async def _require_topics(request: Request, places: Iterable[TopicPartition]) -> None:
+    topics = dict.fromkeys(topic for topic, _ in places)
+    await request.require(Verb.CONSUME, ResourceKind.TOPIC, topics)
 
 
 def _group_id(quoted: str) -> str:

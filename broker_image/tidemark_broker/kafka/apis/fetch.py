@@ -7,13 +7,15 @@ next pass, at most one a loop tick. A pass over many partitions takes many turns
 records do not end it early.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from tidemark_protocol.access_messages import Verb
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, TopicId
 
 from tidemark_broker.clock import Clock, Scheduler, Timer
+from tidemark_broker.kafka.apis.access_check import NO_TOPICS
 from tidemark_broker.kafka.apis.advertised_listeners import reach_all_brokers
 from tidemark_broker.kafka.apis.current_leaders import CurrentLeaders
 from tidemark_broker.kafka.apis.fetch_sessions import (
@@ -67,6 +69,7 @@ class FetchLimits:
     min_bytes: int
     max_bytes: int
     rack: str | None
+    denied: frozenset[str] = NO_TOPICS  # topics that the client may not read
 
 
 class ConsumerFetch:
@@ -95,6 +98,7 @@ class ConsumerFetch:
         self._share_bytes = share_bytes
         self._in_turns = in_turns
         self._rack = limits.rack
+        self._denied = limits.denied
         self._scheduler = scheduler
         self._clock = clock
         self._deadline_ms = clock() + max(0, min(limits.max_wait_ms, MAX_WAIT_MS))
@@ -225,14 +229,17 @@ class ConsumerFetch:
     def _topic(self, key: Key) -> str | ErrorCode:
         name, topic_id, _ = key
         if name:
-            return name
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED if name in self._denied else name
         topic = self._partitions.metadata.topics_by_id.get(topic_id)
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         present = self._partitions.metadata.topics.get(topic.topic)
         # guard: topic-id-is-present-one (B12)
         is_replaced = present is None or present.topic_id != topic_id
-        return ErrorCode.UNKNOWN_TOPIC_ID if is_replaced else topic.topic
+        if is_replaced:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        is_denied = topic.topic in self._denied
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else topic.topic
 
 
 def _ends_the_wait(answer: PartitionResponse) -> bool:
@@ -288,6 +295,11 @@ def _require_clients(request: KafkaRequest) -> None:
 
 def _fetch_of_replica(context: HandlerContext, request: KafkaRequest, fetch: FetchRequest) -> None:
     correlation_id = request.header.correlation_id
+    if context.access.is_checked(request):  # brokers have a listener of their own
+        error = FetchResponse(correlation_id, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        request.errors.append(error.error)
+        request.answer(encode_fetch_response(error))
+        return
     own_cluster = context.cluster_id()
     if not request.link.may_fetch_as(fetch.replica_id):
         error = FetchResponse(correlation_id, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -342,6 +354,44 @@ class ConsumerFetches:
         if isinstance(session, ErrorCode):
             self._answer(request, FetchResponse(request.header.correlation_id, session))
             return
+        requested = dict(session.requested) if session is not None else requested_of(fetch)
+        if not context.access.is_checked(request):
+            self._start(request, fetch, session, requested, NO_TOPICS)
+            return
+        topics = self._topics(requested)
+        context.access.check_topics(
+            request,
+            Verb.CONSUME,
+            topics,
+            lambda denied: self._start(
+                request, self._bounded(request, fetch, topics), session, requested, denied
+            ),
+        )
+
+    def _topics(self, requested: Iterable[Key]) -> frozenset[str]:
+        """Return the names of the topics; one whose id is unknown has none."""
+        by_id = self._context.partitions.metadata.topics_by_id
+        named = {(name, topic_id) for name, topic_id, _ in requested}
+        names = {name for name, _ in named if name}
+        names.update(by_id[topic_id].topic for name, topic_id in named if topic_id in by_id)
+        return frozenset(names)
+
+    def _bounded(
+        self, request: KafkaRequest, fetch: FetchRequest, topics: Iterable[str]
+    ) -> FetchRequest:
+        """Return the request with a wait that ends before the check of its topics is stale."""
+        fresh_ms = self._context.access.fresh_ms(request, Verb.CONSUME, topics)
+        return fetch._replace(max_wait_ms=min(fetch.max_wait_ms, fresh_ms))
+
+    def _start(
+        self,
+        request: KafkaRequest,
+        fetch: FetchRequest,
+        session: FetchSession | None,
+        requested: dict[Key, FetchPartition],
+        denied: frozenset[str],
+    ) -> None:
+        context = self._context
         is_incremental = session is not None and fetch.session_epoch > 0
         quota_bytes = context.quotas.most_bytes(request.header.client_id, QuotaType.FETCH_BYTES)
 
@@ -350,12 +400,13 @@ class ConsumerFetches:
 
         consumer_fetch = ConsumerFetch(
             context.partitions,
-            dict(session.requested) if session is not None else requested_of(fetch),
+            requested,
             FetchLimits(
                 fetch.max_wait_ms,
                 fetch.min_bytes,
                 _most_bytes(fetch, quota_bytes),
                 self._rack(request, fetch),
+                denied,
             ),
             scheduler=context.scheduler,
             clock=context.clock,

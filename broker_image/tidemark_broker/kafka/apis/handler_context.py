@@ -6,6 +6,7 @@ from uuid import UUID
 
 from tidemark_broker.clock import Clock, Scheduler, monotonic_ms
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
+from tidemark_broker.kafka.apis.access_check import KafkaAccess
 from tidemark_broker.kafka.network.limits import ListenerLimits
 from tidemark_broker.kafka.network.memory_pool import MemoryPool
 from tidemark_broker.kafka.network.request import ApiHandler
@@ -20,6 +21,7 @@ from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.security.authenticator import Authenticator
+from tidemark_broker.security.authorizer import Authorizer
 
 
 def no_time() -> float:
@@ -58,13 +60,23 @@ class HandlerContext:
     clock: Clock = monotonic_ms
     processing_clock_s: Callable[[], float] = no_time
     limits: ListenerLimits = field(default_factory=ListenerLimits)
-    answering: ResponseWriter = field(default_factory=ResponseWriter)
+    authorizer: Authorizer = field(default_factory=Authorizer)
+    authenticated: frozenset[str] = frozenset()  # the listeners whose clients have names
     handlers: dict[int, ApiHandler] = field(default_factory=dict)
     request_metrics: KafkaRequestMetrics = field(default_factory=KafkaRequestMetrics)
     authenticator: Authenticator | None = None  # None: no listener asks who its clients are
+    access: KafkaAccess = field(init=False)
+    answering: ResponseWriter = field(init=False)
     memory: MemoryPool = field(init=False)
 
     def __post_init__(self) -> None:
+        self.access = KafkaAccess(
+            self.authorizer,
+            self.partitions.metadata,
+            checked=self.authenticated,
+            creates_topics=self.creates_topics,
+        )
+        self.answering = ResponseWriter(self.access)
         self.memory = MemoryPool(self.limits.memory, self.scheduler, self.clock)
 
     def add(self, *handlers: ApiHandler) -> None:

@@ -6,6 +6,7 @@ address that it used belongs to a different broker now.
 
 from tidemark_protocol.error_codes import ErrorCode
 
+from tidemark_broker.kafka.apis.acls import acl_handlers
 from tidemark_broker.kafka.apis.client_quotas import quota_admin_handlers
 from tidemark_broker.kafka.apis.configs import config_admin_handlers
 from tidemark_broker.kafka.apis.describe_producers import describe_producers_handler
@@ -73,6 +74,7 @@ def add_handlers(context: HandlerContext) -> None:
         *partition_admin_handlers(context),
         *log_admin_handlers(context),
         *quota_admin_handlers(context),
+        *acl_handlers(context),
         *group_member_handlers(context.groups, context.answering, context.new_uuid),
         *group_offset_handlers(context.groups, context.answering, context.partitions.metadata),
         *group_admin_handlers(context.groups, context.answering, context.partitions.metadata),

@@ -10,9 +10,11 @@ each client gives up.
 
 from collections.abc import Sequence
 
+from tidemark_protocol.access_messages import Verb
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import TopicId
 
+from tidemark_broker.kafka.apis.access_check import NO_TOPICS
 from tidemark_broker.kafka.apis.current_leaders import CurrentLeaders
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.request import NO_RESPONSE, ApiHandler, KafkaRequest
@@ -59,7 +61,19 @@ def produce_handler(context: HandlerContext) -> ApiHandler:
             request.header.client_id, QuotaType.PRODUCE_BYTES, size_bytes
         )
         request.throttle_ms = max(request.throttle_ms, throttle_ms)
-        producing = ProduceHandler(context.partitions, request, produce)
+        if not context.access.is_checked(request):
+            start(request, produce)
+            return
+        # No other request of the connection begins before `start` has released this one.
+        topics = {requested.topic for requested in produce.partitions if requested.topic}
+        context.access.check_topics(
+            request, Verb.PRODUCE, topics, lambda denied: start(request, produce, denied)
+        )
+
+    def start(
+        request: KafkaRequest, produce: ProduceRequest, denied: frozenset[str] = NO_TOPICS
+    ) -> None:
+        producing = ProduceHandler(context.partitions, request, produce, denied)
         context.answering.turns.take(
             request,
             producing.start_steps(produce.partitions),
@@ -72,9 +86,13 @@ def produce_handler(context: HandlerContext) -> ApiHandler:
 
 
 class ProduceHandler:
-    """A request until its last partition is answered. It keeps no records."""
+    """A request until its last partition is answered. It keeps no records.
+
+    Batches of `denied` topics are not appended.
+    """
 
     __slots__ = (
+        "_denied",
         "_left",
         "_partitions",
         "_places",
@@ -85,10 +103,15 @@ class ProduceHandler:
     )
 
     def __init__(
-        self, partitions: ReplicaManager, request: KafkaRequest, produce: ProduceRequest
+        self,
+        partitions: ReplicaManager,
+        request: KafkaRequest,
+        produce: ProduceRequest,
+        denied: frozenset[str] = NO_TOPICS,
     ) -> None:
         self._partitions = partitions
         self._request = request
+        self._denied = denied
         self._produce = produce._replace(partitions=())
         self._places = tuple(
             (requested.topic, requested.partition, requested.topic_id)
@@ -107,6 +130,8 @@ class ProduceHandler:
             self._finish()
         for index, requested in enumerate(partitions):
             rejected = rejection(requested, self._produce, self._request.version)
+            if requested.topic in self._denied:
+                rejected = ProduceResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if rejected is not None:
                 self._done(index, rejected)
             else:

@@ -7,7 +7,7 @@ with their connection.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from tidemark_broker.kafka.network.fair_queue import FairQueue
 from tidemark_broker.kafka.network.memory_pool import SMALL_FRAME_BYTES
@@ -23,9 +23,24 @@ RespondLater = Callable[[KafkaRequest, Values], Awaitable[Values]]
 _log = logging.getLogger(__name__)
 
 
+class AccessCheck(Protocol):
+    """The check of what a request's principal may do (kafka/apis/access_check.py)."""
+
+    def is_checked(self, request: KafkaRequest) -> bool:
+        """Return whether the request came in by a listener whose clients have names."""
+        ...
+
+    async def respond(
+        self, api: Api, request: KafkaRequest, requested: Values, respond: RespondLater
+    ) -> Values:
+        """Return the response, of which `respond` makes what is allowed."""
+        ...
+
+
 class ResponseWriter:
-    def __init__(self) -> None:
+    def __init__(self, access: AccessCheck) -> None:
         self.turns = FairQueue()
+        self._access = access
         self._tasks: dict[asyncio.Task[Any], None] = {}
 
     def sync_handler(self, api: Api, respond: Respond) -> ApiHandler:
@@ -38,7 +53,15 @@ class ResponseWriter:
             requested = yield from api.request_steps(request.reader, request.version)
             return (yield from _response_steps(api, request, respond(request, requested)))
 
+        async def respond_later(request: KafkaRequest, requested: Values) -> Values:
+            return respond(request, requested)
+
+        checked = self.async_handler(api, respond_later).handle
+
         def handle(request: KafkaRequest) -> None:
+            if self._access.is_checked(request):
+                checked(request)
+                return
             work = self.turns.take(request, steps(request), request.answer)
             if not work.is_over:
                 request.cancel = work.cancel
@@ -70,7 +93,10 @@ class ResponseWriter:
         self, api: Api, request: KafkaRequest, respond: RespondLater, requested: Values
     ) -> None:
         try:
-            values = await respond(request, requested)
+            if self._access.is_checked(request):
+                values = await self._access.respond(api, request, requested, respond)
+            else:
+                values = await respond(request, requested)
             request.measured(lambda: self._answer(api, request, values))
         except Exception as error:
             _log.exception("request failed", extra={"api": api.name})

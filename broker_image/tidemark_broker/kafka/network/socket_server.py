@@ -4,6 +4,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
@@ -24,6 +25,7 @@ from tidemark_broker.security.tls import (
     PeerIdentity,
 )
 
+REPLICATION = "@replication"  # a name that no listener of clients can have: nothing is authorised
 CERTIFIED_REPLICAS = ListenerRules(replicas=ReplicaRights.CERTIFIED, serves_clients=False)
 
 
@@ -80,6 +82,8 @@ class SocketServer:
         `is_plain` has no TLS in a pool with it. Raises OSError.
         """
         loop = asyncio.get_running_loop()
+        if self._tls is not None:  # followers have a port where certificates name them
+            rules = replace(rules, replicas=ReplicaRights.NONE)
         options: dict[str, Any] = {}
         if self._tls is not None and not is_plain:
             options = _tls_options(self._tls.clients)
@@ -97,7 +101,9 @@ class SocketServer:
         Raises OSError.
         """
         if self._tls is None:
-            return await self.start(host, port, rules=ListenerRules(serves_clients=False))
+            return await self.start(
+                host, port, listener=REPLICATION, rules=ListenerRules(serves_clients=False)
+            )
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = self._replication_socket = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -115,7 +121,7 @@ class SocketServer:
         assert self._tls is not None and self._replication_socket is not None
         former = self._replication_server
         self._replication_server = await asyncio.get_running_loop().create_server(
-            lambda: KafkaConnection(self, "", CERTIFIED_REPLICAS),
+            lambda: KafkaConnection(self, REPLICATION, CERTIFIED_REPLICAS),
             sock=self._replication_socket.dup(),
             backlog=512,
             **_tls_options(self._tls.peers_in),

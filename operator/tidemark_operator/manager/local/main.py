@@ -34,6 +34,7 @@ from tidemark_operator.broker_runtime.processes import (
     last_words,
 )
 from tidemark_operator.controller import http_api
+from tidemark_operator.controller.access_reviews import AccessReviews, access_calls
 from tidemark_operator.controller.broker_call import BrokerCall
 from tidemark_operator.controller.client_reviews import ClientReviews, review_calls
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock, wall_clock_ms
@@ -62,6 +63,7 @@ from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.security.authentication import authenticated
 from tidemark_operator.security.broker_trust import BrokerTrust
+from tidemark_operator.security.local_roles import LocalRoles
 from tidemark_operator.security.local_secret import ByLocalSecret, LocalSecret
 from tidemark_operator.security.local_users import (
     FIRST_USERS,
@@ -72,6 +74,7 @@ from tidemark_operator.security.local_users import (
 )
 from tidemark_operator.security.plan_certificates import Lives
 from tidemark_operator.security.rejections import RejectionLog
+from tidemark_operator.security.subject_access_review import SubjectAccessReviews
 from tidemark_operator.store.lease import ControllerLease, LeaseSettings
 from tidemark_operator.store.object_store import StoreError
 from tidemark_operator.store.sqlite import SqliteStore, StoredChange
@@ -190,6 +193,12 @@ class LocalCluster:
             on_change=self._on_change,
         )
         self._secret = LocalSecret(settings.data_dir)
+        self._access_reviews = AccessReviews(
+            SubjectAccessReviews(
+                LocalRoles(settings.data_dir).review, now_ms=MonotonicClock().now_ms
+            ),
+            self.controller,
+        )
         self._live_pools = LivePools(
             self.controller,
             wall_clock_ms=wall_clock_ms,
@@ -298,7 +307,12 @@ class LocalCluster:
         reviews = ClientReviews(self.controller, users, salt_key=salt_key_of(data_dir))
         admin = TopicAdmin(self._indexed, self.controller)
         certificates = {} if self._tls is None else self._tls.calls()
-        return {**topic_calls(admin), **review_calls(reviews), **certificates}
+        return {
+            **topic_calls(admin),
+            **review_calls(reviews),
+            **access_calls(self._access_reviews),
+            **certificates,
+        }
 
     def _create_users(self) -> None:
         data_dir = self._settings.data_dir

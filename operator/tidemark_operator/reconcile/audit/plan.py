@@ -35,6 +35,7 @@ from tidemark_operator.reconcile.conditions import Condition
 from tidemark_operator.resources.audit_job import cron_job_manifest, job_manifest
 from tidemark_operator.resources.audit_pod import RETAINED_RUNS, audit_name_of, single_run_name
 from tidemark_operator.resources.names import TEMPLATE_ANNOTATION
+from tidemark_operator.resources.pod_template import USER_ID
 from tidemark_operator.resources.spark_application import (
     scheduled_spark_application_manifest,
     spark_application_manifest,
@@ -50,6 +51,7 @@ class ObservedAudit:
     scheduled_application: Object | None  # of the audit's name, with any owner
     applications: tuple[Object, ...]
     runs: tuple[Run, ...]  # of those Jobs and applications that ended, oldest first
+    user_id: int | None = USER_ID  # of the pods to create; None: the platform assigns one
 
     @property
     def spark(self) -> SparkSpec | None:
@@ -155,9 +157,9 @@ def _schedule_actions(observed: ObservedAudit) -> tuple[AuditAction, ...]:
     audit, spark = observed.audit, observed.spark
     cron_job = application = None
     if audit.spec.schedule is not None and spark is not None:
-        application = scheduled_spark_application_manifest(audit, spark)
+        application = scheduled_spark_application_manifest(audit, spark, observed.user_id)
     elif audit.spec.schedule is not None and not observed.is_spark_out_of_reach:
-        cron_job = cron_job_manifest(audit)
+        cron_job = cron_job_manifest(audit, observed.user_id)
     of_jobs = _schedule_action(audit.name, CRON_JOB, observed.cron_job, cron_job)
     of_applications = _schedule_action(
         audit.name, SCHEDULED_SPARK_APPLICATION, observed.scheduled_application, application
@@ -211,9 +213,10 @@ def _single_run_actions(observed: ObservedAudit) -> tuple[AuditAction, ...]:
     )
     if is_due and single_run_name(audit) not in by_name:
         if spark is None:
-            actions.append(Create(JOB, job_manifest(audit)))
+            actions.append(Create(JOB, job_manifest(audit, observed.user_id)))
         else:
-            actions.append(Create(SPARK_APPLICATION, spark_application_manifest(audit, spark)))
+            manifest = spark_application_manifest(audit, spark, observed.user_id)
+            actions.append(Create(SPARK_APPLICATION, manifest))
     recorded = {entry.run for entry in observed.audit.status.history or ()}
     for run in [run for run in observed.runs if run.name in recorded][:-RETAINED_RUNS]:
         kind, item = by_name[run.name]

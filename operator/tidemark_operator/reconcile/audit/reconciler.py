@@ -34,6 +34,7 @@ from tidemark_operator.reconcile.audit.spark_availability import SparkOperator, 
 from tidemark_operator.reconcile.status import StatusWriter
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.resources.audit_pod import AUDIT_LABEL, audit_labels
+from tidemark_operator.resources.pod_template import USER_ID
 from tidemark_operator.store.object_store import (
     AlreadyExists,
     Forbidden,
@@ -65,10 +66,12 @@ class AuditReconciler:
         self,
         store: ObjectStore,
         *,
+        user_id: int | None = USER_ID,
         now_ms: Callable[[], int] = _monotonic_ms,
         now_text: Callable[[], str] = _utc_text,
     ) -> None:
         self._store = store
+        self._user_id = user_id
         self._objects = TypedStore(store)
         self._now_text = now_text
         self._statuses = StatusWriter(
@@ -140,6 +143,7 @@ class AuditReconciler:
             scheduled_application=scheduled,
             applications=tuple(applications),
             runs=finished_runs(jobs, applications, pods),
+            user_id=self._user_id,
         )
 
     async def _spark(

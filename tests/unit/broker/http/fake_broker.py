@@ -16,7 +16,8 @@ from tidemark_broker.http.app import create_app
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.consumers.group_consumer import ConsumerSettings, GroupConsumer
 from tidemark_broker.http.limits import HttpLimits
-from tidemark_broker.http.request import LISTENER
+from tidemark_broker.http.request import LISTENER, PRINCIPAL
+from tidemark_broker.http.route_access import HttpAccess
 from tidemark_broker.kafka_wire.records.record_batch import Record, read_records, split_batches
 from tidemark_broker.log.disk import DiskSpace
 from tidemark_broker.metadata.metadata_cache import MetadataCache
@@ -34,6 +35,8 @@ from tidemark_broker.replication.results import (
     ReplicaView,
 )
 from tidemark_broker.security.authenticator import Authenticator
+from tidemark_broker.security.authorizer import Authorizer
+from tidemark_protocol.access_messages import ANONYMOUS, Principal
 from tidemark_protocol.controller_messages import (
     BrokerState,
     ClientQuota,
@@ -232,6 +235,7 @@ class Client:
     app: Any
     disconnect: asyncio.Event = field(default_factory=asyncio.Event)
     listener: str = ""  # that it comes in by
+    principal: Principal = ANONYMOUS
 
     async def request(
         self,
@@ -276,6 +280,8 @@ class Client:
         }
         if self.listener:
             scope[LISTENER] = self.listener
+        if self.principal is not ANONYMOUS:
+            scope[PRINCIPAL] = self.principal
         await self.app(scope, receive, send)
         if not sent:
             return None
@@ -329,6 +335,7 @@ def fake_broker(
     groups: Callable[[], GroupsReport] = GroupsReport,
     allocate: AskForBlock = no_producer_ids,
     authenticator: Authenticator | None = None,
+    authorizer: Authorizer | None = None,  # of its listener, whose clients have names
 ) -> FakeBroker:
     """`leaders`: the leader of each partition of the topic `orders` (-1: none); states of others,
     up to `partition_count`, are hidden."""
@@ -349,6 +356,9 @@ def fake_broker(
         groups=groups,
         authenticator=authenticator,
         requires_authentication=lambda listener: listener != "open",
+        access=HttpAccess(
+            authorizer or Authorizer(), partitions.metadata, checked={""} if authorizer else ()
+        ),
     )
     app = create_app(view, limits=limits or HttpLimits(), clock_ms=lambda: NOW_MS)
     return FakeBroker(partitions, app, Client(app))

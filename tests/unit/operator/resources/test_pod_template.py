@@ -27,6 +27,11 @@ def test_a_pod_runs_as_a_user_without_rights_to_whom_its_volumes_belong() -> Non
     assert context["seccompProfile"] == {"type": "RuntimeDefault"}
 
 
+def test_the_platform_may_assign_user_and_groups() -> None:
+    context = restricted_pod(None)
+    assert context == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
 def test_each_caller_gets_a_context_of_its_own_to_add_to() -> None:
     restricted_pod()["runAsNonRoot"] = False
     restricted_container()["capabilities"]["drop"].clear()

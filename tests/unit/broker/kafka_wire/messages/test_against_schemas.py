@@ -11,6 +11,11 @@ import kafka.protocol.consumer as consumer
 import kafka.protocol.metadata as metadata
 import kafka.protocol.sasl as sasl
 import pytest
+from tidemark_broker.kafka_wire.messages.acls import (
+    CREATE_ACLS_API,
+    DELETE_ACLS_API,
+    DESCRIBE_ACLS_API,
+)
 from tidemark_broker.kafka_wire.messages.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS_API
 from tidemark_broker.kafka_wire.messages.client_quotas import (
     ALTER_CLIENT_QUOTAS_API,
@@ -53,6 +58,9 @@ from tidemark_broker.kafka_wire.messages.topics import (
 )
 
 APIS = (
+    CREATE_ACLS_API,
+    DELETE_ACLS_API,
+    DESCRIBE_ACLS_API,
     ALTER_CLIENT_QUOTAS_API,
     DESCRIBE_CLIENT_QUOTAS_API,
     ALTER_CONFIGS_API,
