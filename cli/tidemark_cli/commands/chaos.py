@@ -32,6 +32,7 @@ from tidemark_chaos.spec import (
     InvalidExperiment,
     Role,
     parse_experiment,
+    with_duration,
 )
 from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
 
@@ -60,6 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, help="seed of the schedule (default: that of the file)")
     parser.add_argument(
+        "--duration", help="how long faults begin, such as 20m (default: as the file says)"
+    )
+    parser.add_argument(
         "--out",
         type=Path,
         default=Path("build/chaos"),
@@ -81,8 +85,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             lambda console: console.print(f"{healed} steps" if healed else "nothing to heal"),
         )
         return EXIT_OK
-    is_on_kind = arguments.on == "kind"
-    experiment = await asyncio.to_thread(_experiment, arguments.file, is_on_kind=is_on_kind)
+    experiment = await asyncio.to_thread(_experiment, arguments)
     seed = experiment.spec.seed if arguments.seed is None else arguments.seed
     if arguments.action == "check":
         planned = list(itertools.islice(schedule(experiment.spec, seed), SHOWN))
@@ -111,6 +114,8 @@ async def _run(
         journal.close()
     file = shlex.quote(os.fsencode(arguments.file).decode(errors="replace"))
     where = "" if arguments.on == "local" else f" --on {arguments.on}"
+    if arguments.duration is not None:
+        where += f" --duration {arguments.duration}"
     command = f"tidemark chaos run -f {file} --seed {seed}{where}"
     version = importlib.metadata.version("tidemark")
     report = chaos_report(experiment, seed, seen, command=command, version=version)
@@ -140,8 +145,9 @@ def _heal(out: Path, output: Output) -> int:
         ) from error
 
 
-def _experiment(path: Path | None, *, is_on_kind: bool) -> ChaosExperiment:
+def _experiment(arguments: argparse.Namespace) -> ChaosExperiment:
     """Read the file and check that it is possible there. Raises CommandFailed."""
+    path: Path | None = arguments.file
     if path is None or not path.is_file():
         raise CommandFailed(
             expected="an experiment given with -f",
@@ -151,9 +157,11 @@ def _experiment(path: Path | None, *, is_on_kind: bool) -> ChaosExperiment:
         )
     try:
         experiment = parse_experiment(path.read_text(encoding="utf-8"))
+        if arguments.duration is not None:
+            experiment = with_duration(experiment, arguments.duration)
         problems: Sequence[str] = (
             pod_faults.impossible(experiment.spec)
-            if is_on_kind
+            if arguments.on == "kind"
             else impossible(experiment.spec, ChaosProcesses.brokers)
         )
     except (InvalidExperiment, UnicodeDecodeError) as error:
