@@ -165,15 +165,16 @@ class ProcessesEnvironment:
     async def start_workload(self) -> None:
         self._events.parent.mkdir(parents=True, exist_ok=True)
         self._events.unlink(missing_ok=True)
-        self._load = await child_processes.start(
-            [
-                *(sys.executable, "-m", "tidemark_cli.main", "load", self.topic_name),
-                *("--server", self._controller_url, "--interval-ms", str(self._interval_ms)),
-                *("--out", str(self._events), *self.load_options()),
-            ],
-            log=self._log("load"),
-        )
+        self._load = await child_processes.start(self.load_command(), log=self._log("load"))
         await self.until(self._is_acknowledged, "the load to be acknowledged")
+
+    def load_command(self) -> list[str]:
+        """Return the command of the workload: it writes events until SIGTERM, then ends."""
+        return [
+            *(sys.executable, "-m", "tidemark_cli.main", "load", self.topic_name),
+            *("--server", self._controller_url, "--interval-ms", str(self._interval_ms)),
+            *("--out", str(self._events), *self.load_options()),
+        ]
 
     def load_options(self) -> list[str]:
         """Return the options of `tidemark load` that say which clients there are."""

@@ -26,6 +26,7 @@ from tidemark_chaos.workload_series import (
     longest_gap,
 )
 
+SYSTEM = "tidemark"
 BIN_MS = 100.0
 AROUND_MS = 10_000.0  # of load without a fault: the latency before and after
 SAMPLE_SLACK_MS = 250.0  # a sample shows a change later than the runner may see it
@@ -139,10 +140,21 @@ class ChaosReport(_Struct, frozen=True):
     anomalies: tuple[AnomalyRow, ...]
     partitions: tuple[PartitionRow, ...]
     timeline: tuple[Change, ...]
+    system: str = SYSTEM
+
+    @property
+    def system_name(self) -> str:
+        return f"{self.system} {self.version}"
 
 
 def chaos_report(
-    experiment: ChaosExperiment, seed: int, seen: Observations, *, command: str, version: str
+    experiment: ChaosExperiment,
+    seed: int,
+    seen: Observations,
+    *,
+    command: str,
+    version: str,
+    system: str = SYSTEM,
 ) -> ChaosReport:
     verified = seen.verified
     counted = None if verified is None else verified.verdict
@@ -182,6 +194,7 @@ def chaos_report(
         anomalies=_anomalies(seen),
         partitions=partitions,
         timeline=tuple(seen.timeline.changes),
+        system=system,
     )
 
 
