@@ -190,6 +190,7 @@ class KafkaProcesses:
             "controller.listener.names=CONTROLLER",
             "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             f"log.dirs={self._data(node)}",
+            "offsets.topic.num.partitions=1",  # not 50 that move with each leader: to its favour
             "offsets.topic.replication.factor=3",
             "transaction.state.log.replication.factor=3",
         ]
@@ -306,7 +307,8 @@ class KafkaProcesses:
             await self._start(node)
 
     def _java(self, *words: str) -> list[str]:
-        return ["java", *JVM_OPTIONS, "-cp", f"{self._jars}/*", *words]
+        options = (*JVM_OPTIONS, "-Dorg.slf4j.simpleLogger.showDateTime=true")
+        return ["java", *options, "-cp", f"{self._jars}/*", *words]
 
     def _read_epochs(self) -> None:
         """A broker logs the epoch of each of its registrations."""

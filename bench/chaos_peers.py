@@ -13,16 +13,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-from tidemark_chaos.environments.chaos_environment import ChaosEnvironment
 from tidemark_chaos.environments.chaos_processes import ChaosProcesses
 from tidemark_chaos.environments.processes import HOST
-from tidemark_chaos.faults.local_faults import Cluster, LocalFaults
-from tidemark_chaos.heal_journal import HealJournal, heal
+from tidemark_chaos.heal_journal import HealJournal
 from tidemark_chaos.report.results import ChaosReport, Verdict, chaos_report
 from tidemark_chaos.report.write import write_reports
-from tidemark_chaos.runner import ChaosRun
-from tidemark_chaos.spec import ChaosExperiment, InvalidExperiment, parse_experiment, with_duration
+from tidemark_chaos.spec import ChaosExperiment
 from tidemark_cli.interrupts import until_interrupted
 from tidemark_client.errors import CommandFailed
 
@@ -33,6 +29,7 @@ from bench.chaos_kafka import (
     impossible_on_kafka,
     workload_command,
 )
+from bench.chaos_run import add_options, healed_directory, play, read_experiment, words_of
 from bench.systems import compile_as_in_images
 
 ROOT = Path(__file__).parent.parent
@@ -63,15 +60,15 @@ def main() -> int:
 
 
 async def _run(options: argparse.Namespace) -> int:
-    experiment = _experiment(options)
+    experiment = read_experiment(options)
+    if problems := impossible_on_kafka(experiment.spec):
+        raise CommandFailed("\n".join(problems))
     seed = experiment.spec.seed if options.seed is None else options.seed
     await asyncio.to_thread(compile_as_in_images)
     reports: list[ChaosReport] = []
     for name in options.systems.split(","):
-        out = options.out.resolve() / name
-        out.mkdir(parents=True, exist_ok=True)
-        heal(out, print)
-        report = await _play(name, experiment, seed, out, options)
+        out = healed_directory(options.out / name)
+        report = await _report(name, experiment, seed, out, options)
         write_reports(out, report, reports)
         reports.append(report)
         print(f"{report.verdict.value}: {report.sentence}\n{out / 'report.html'}", flush=True)
@@ -79,36 +76,28 @@ async def _run(options: argparse.Namespace) -> int:
     return 0 if all(each.verdict is Verdict.PASSED for each in reports) else 1
 
 
-async def _play(
+async def _report(
     name: str, experiment: ChaosExperiment, seed: int, out: Path, options: argparse.Namespace
 ) -> ChaosReport:
     journal = HealJournal(out)
-    environment: ChaosEnvironment
-    cluster: Cluster
     if name == KAFKA:
-        jars = await asyncio.to_thread(_jars)
-        environment = cluster = KafkaProcesses(
-            experiment, out=out, journal=journal, jars=jars, settings=options.kafka_set
+        kafka = KafkaProcesses(
+            experiment,
+            out=out,
+            journal=journal,
+            jars=await asyncio.to_thread(_jars),
+            settings=options.kafka_set,
         )
+        seen = await play(experiment, seed, kafka, kafka, journal)
     else:
-        environment = cluster = TidemarkByLibrdkafka(experiment.spec, out=out, journal=journal)
-    print(f"{experiment.metadata.name}: seed {seed}. {environment.opening}", flush=True)
-    faults = LocalFaults(cluster, journal)
-    try:
-        seen = await ChaosRun(
-            experiment, seed, environment, faults, lambda text: print(text, flush=True)
-        ).run()
-    finally:
-        journal.close()
-    command = f"python -m bench.chaos_peers -f {options.file} --seed {seed}"
-    command += "".join(f" --kafka-set {each}" for each in options.kafka_set)
-    if options.duration:
-        command += f" --duration {options.duration}"
+        tidemark = TidemarkByLibrdkafka(experiment.spec, out=out, journal=journal)
+        seen = await play(experiment, seed, tidemark, tidemark, journal)
+    settings = "".join(f" --kafka-set {each}" for each in options.kafka_set)
     return chaos_report(
         experiment,
         seed,
         seen,
-        command=command,
+        command=f"python -m bench.chaos_peers {words_of(options, seed)}{settings}",
         version=VERSION if name == KAFKA else importlib.metadata.version("tidemark"),
         system=NAMES[name],
     )
@@ -118,21 +107,6 @@ def _jars() -> Path:
     command = [ROOT / "hack/kafka/jars"]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return Path(done.stdout.strip())
-
-
-def _experiment(options: argparse.Namespace) -> ChaosExperiment:
-    try:
-        experiment = parse_experiment(options.file.read_text(encoding="utf-8"))
-        if options.duration:
-            experiment = with_duration(experiment, options.duration)
-        if options.rounds:
-            spec = msgspec.structs.replace(experiment.spec, rounds=options.rounds, duration=None)
-            experiment = msgspec.structs.replace(experiment, spec=spec)
-    except InvalidExperiment as error:
-        raise CommandFailed("\n".join(error.problems)) from error
-    if problems := impossible_on_kafka(experiment.spec):
-        raise CommandFailed("\n".join(problems))
-    return experiment
 
 
 def print_table(reports: Sequence[ChaosReport]) -> None:
@@ -163,12 +137,8 @@ def print_table(reports: Sequence[ChaosReport]) -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.chaos_peers", description=__doc__)
-    parser.add_argument("-f", "--file", type=Path, default=ROOT / "examples/chaos/peers.yaml")
-    parser.add_argument("--seed", type=int)
-    parser.add_argument("--duration", help="instead of the file's")
-    parser.add_argument("--rounds", type=int, help="instead of the file's")
+    add_options(parser, Path("build/chaos-peers"))
     parser.add_argument("--systems", default=f"{KAFKA},{TIDEMARK}", help="in this order")
-    parser.add_argument("--out", type=Path, default=ROOT / "build/chaos-peers")
     parser.add_argument(
         "--kafka-set",
         action="append",

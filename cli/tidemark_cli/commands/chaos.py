@@ -22,6 +22,7 @@ from tidemark_chaos.faults import pod_faults
 from tidemark_chaos.faults.local_faults import LocalFaults, impossible
 from tidemark_chaos.faults.pod_faults import PodFaults
 from tidemark_chaos.heal_journal import HealJournal, RunnerAlive, heal
+from tidemark_chaos.report.beside import NotComparable, read_other
 from tidemark_chaos.report.results import ChaosReport, Verdict, chaos_report
 from tidemark_chaos.report.write import write_reports
 from tidemark_chaos.runner import ChaosRun
@@ -64,6 +65,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--duration", help="how long faults begin, such as 20m (default: as the file says)"
     )
     parser.add_argument(
+        "--compare",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="REPORT",
+        help="report.json of another system under the same experiment and seed, whose figures are"
+        " put beside; repeatable",
+    )
+    parser.add_argument(
         "--out",
         type=Path,
         default=Path("build/chaos"),
@@ -91,8 +101,9 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         planned = list(itertools.islice(schedule(experiment.spec, seed), SHOWN))
         output.result(planned, lambda console: _draw_schedule(console, planned))
         return EXIT_OK
+    others = await asyncio.to_thread(_others, arguments.compare, experiment, seed)
     report = await until_interrupted(
-        _run(experiment, seed, arguments, output),
+        _run(experiment, seed, arguments, output, others),
         "The experiment was stopped by SIGTERM. Its faults are healed, its cluster is gone.",
     )
     output.result(report, lambda console: _draw(console, report, arguments.out))
@@ -100,7 +111,11 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def _run(
-    experiment: ChaosExperiment, seed: int, arguments: argparse.Namespace, output: Output
+    experiment: ChaosExperiment,
+    seed: int,
+    arguments: argparse.Namespace,
+    output: Output,
+    others: Sequence[ChaosReport],
 ) -> ChaosReport:
     out: Path = arguments.out.resolve()
     await asyncio.to_thread(out.mkdir, parents=True, exist_ok=True)
@@ -119,7 +134,7 @@ async def _run(
     command = f"tidemark chaos run -f {file} --seed {seed}{where}"
     version = importlib.metadata.version("tidemark")
     report = chaos_report(experiment, seed, seen, command=command, version=version)
-    await asyncio.to_thread(write_reports, out, report)
+    await asyncio.to_thread(write_reports, out, report, others)
     return report
 
 
@@ -132,6 +147,18 @@ async def _place(
         return pods, PodFaults(pods)
     processes = ChaosProcesses(spec, out=out, journal=journal)
     return processes, LocalFaults(processes, journal)
+
+
+def _others(paths: Sequence[Path], experiment: ChaosExperiment, seed: int) -> list[ChaosReport]:
+    """Read the reports to compare with. Raises CommandFailed."""
+    try:
+        return [read_other(path, experiment.metadata.name, seed) for path in paths]
+    except NotComparable as error:
+        raise CommandFailed(
+            f"{str(error)[0].upper()}{str(error)[1:]}. Nothing was started.",
+            to_do="give --compare the report.json of a run of this experiment and seed",
+            exit_code=EXIT_USAGE,
+        ) from error
 
 
 def _heal(out: Path, output: Output) -> int:
