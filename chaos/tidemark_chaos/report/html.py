@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from html import escape
 
-from tidemark_chaos.report.beside import beside_section
+from tidemark_chaos.report.comparison import comparison_section
 from tidemark_chaos.report.html_parts import latency_text, spread_text, table, time_text
 from tidemark_chaos.report.results import AnomalyRow, ChaosReport, FaultFigures, KindFigures
 from tidemark_chaos.report.timeline_svg import (
@@ -73,12 +73,12 @@ border-radius:2px}
 
 
 def html_page(report: ChaosReport, others: Sequence[ChaosReport] = ()) -> str:
-    """Return the page; `others` are reports of other systems, whose figures stand beside."""
+    """Return the page; `others` are reports of other systems, whose figures are compared."""
     title = f"{report.verdict.value}: {report.name}, seed {report.seed}"
     body = (
         _header(report),
         _tiles(report),
-        beside_section(report, others) if others else "",
+        comparison_section(report, others) if others else "",
         "<h2>Time line</h2>",
         f'<div class="wide">{whole_run(report)}</div>',
         _legend(report),

@@ -11,7 +11,7 @@ from tidemark_chaos.report.results import ChaosReport
 
 
 def write_reports(out: Path, report: ChaosReport, others: Sequence[ChaosReport] = ()) -> None:
-    """Write the reports; `others` are of other systems, and stand beside on the page."""
+    """Write the reports; `others` are of other systems, for a comparison on the page."""
     encoded = msgspec.json.format(msgspec.json.encode(report), indent=1)
     (out / "report.json").write_bytes(encoded + b"\n")
     (out / "report.html").write_text(html_page(report, others), encoding="utf-8")

@@ -22,7 +22,7 @@ from tidemark_chaos.faults import pod_faults
 from tidemark_chaos.faults.local_faults import LocalFaults, impossible
 from tidemark_chaos.faults.pod_faults import PodFaults
 from tidemark_chaos.heal_journal import HealJournal, RunnerAlive, heal
-from tidemark_chaos.report.beside import NotComparable, read_other
+from tidemark_chaos.report.comparison import NotComparable, read_other
 from tidemark_chaos.report.results import ChaosReport, Verdict, chaos_report
 from tidemark_chaos.report.write import write_reports
 from tidemark_chaos.runner import ChaosRun
@@ -70,8 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="REPORT",
-        help="report.json of another system under the same experiment and seed, whose figures are"
-        " put beside; repeatable",
+        help="report.json of another system under the same experiment and seed: the report has its"
+        " figures too; repeatable",
     )
     parser.add_argument(
         "--out",

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 from tidemark_chaos.history_checker import Anomaly
-from tidemark_chaos.report.beside import NotComparable, beside_section, read_other
+from tidemark_chaos.report.comparison import NotComparable, comparison_section, read_other
 from tidemark_chaos.report.html import html_page
 from tidemark_chaos.report.junit import junit_xml
 from tidemark_chaos.report.results import ChaosReport, FaultFigures, Verdict, chaos_report
@@ -165,7 +165,7 @@ def test_characters_that_xml_cannot_hold_are_replaced() -> None:
     ElementTree.fromstring(junit_xml(report_of(seen)).partition("\n")[2])
 
 
-def test_another_system_stands_beside_on_the_page(tmp_path: Path) -> None:
+def test_the_page_compares_with_another_system(tmp_path: Path) -> None:
     ours = report_of(observed())
     theirs = msgspec.structs.replace(ours, system="<i>Other</i>", version="4", lost=3)
     path = tmp_path / "report.json"
@@ -173,10 +173,10 @@ def test_another_system_stands_beside_on_the_page(tmp_path: Path) -> None:
     read = read_other(path, ours.name, ours.seed)
     assert read == theirs
     page = html_page(ours, [read])
-    assert "<h2>Beside &lt;i&gt;Other&lt;/i&gt; 4</h2>" in page
+    assert "<h2>Compared with &lt;i&gt;Other&lt;/i&gt; 4</h2>" in page
     assert "<i>Other" not in page
     assert page.count("tidemark 1.2") > 2
-    assert html_page(ours) in page.replace(beside_section(ours, [read]), "")
+    assert html_page(ours) in page.replace(comparison_section(ours, [read]), "")
 
 
 @pytest.mark.parametrize(

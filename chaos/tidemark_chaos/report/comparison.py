@@ -1,4 +1,4 @@
-"""Put the figures of other systems, under the same experiment and seed, beside ours. Pure."""
+"""Put the figures of other systems, under the same experiment and seed next to ours. Pure."""
 
 from collections.abc import Sequence
 from html import escape
@@ -28,12 +28,12 @@ def read_other(path: Path, name: str, seed: int) -> ChaosReport:
     return other
 
 
-def beside_section(report: ChaosReport, others: Sequence[ChaosReport]) -> str:
+def comparison_section(report: ChaosReport, others: Sequence[ChaosReport]) -> str:
     """Return the section that has a row of each system for each kind and each fault."""
     reports = (report, *others)
     names = ", ".join(escape(each.system_name) for each in others)
     return (
-        f"<h2>Beside {names}</h2>"
+        f"<h2>Compared with {names}</h2>"
         "<p>The same experiment, seed and checks on the same kind of cluster, one system after"
         " the other. Times are since the fault.</p>"
         f"{_totals(reports)}<h2>By kind, in ms (p50 / longest)</h2>{_by_kind(reports)}"
