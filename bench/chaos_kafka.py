@@ -22,13 +22,13 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tidemark_chaos.environments import child_processes
-from tidemark_chaos.environments.environment import Notify
+from tidemark_chaos.environments.chaos_environment import Notify
 from tidemark_chaos.environments.processes import HOST, PortRange
 from tidemark_chaos.faults.local_faults import impossible
 from tidemark_chaos.heal_journal import HealJournal
 from tidemark_chaos.history_checker import check as check_history
 from tidemark_chaos.links import Links
-from tidemark_chaos.spec import OF_THE_NETWORK, ChaosExperiment, ExperimentSpec, Workload
+from tidemark_chaos.spec import ChaosExperiment, ExperimentSpec, FaultName, Workload
 from tidemark_chaos.verification import ReplicaComparison, VerifyReport, check, percentile
 from tidemark_chaos.workload_log import (
     Event,
@@ -56,6 +56,12 @@ RESTART_SECONDS = 0.2
 STOP_SECONDS = 70.0
 READ_SECONDS = 120.0
 ENOUGH_RECORDS = 100
+BY_SIGNALS = frozenset(
+    {
+        *(FaultName.KILL, FaultName.KILL_TWICE, FaultName.TERMINATE, FaultName.PAUSE),
+        FaultName.ROLLING_RESTART,
+    }
+)
 REGISTERED = re.compile(rb"Successfully registered broker \d+ with broker epoch (\d+)")
 
 
@@ -65,9 +71,9 @@ def impossible_on_kafka(spec: ExperimentSpec) -> list[str]:
     if spec.workload.acks == "mixed":
         problems.append("spec.workload.acks: mixed is not possible with one librdkafka producer")
     problems += [
-        f"spec.faults[{number}].kind: {fault.kind} needs proxies, which Kafka's processes lack"
+        f"spec.faults[{number}].kind: {fault.kind} is not possible with Kafka's processes"
         for number, fault in enumerate(spec.faults)
-        if fault.kind in OF_THE_NETWORK
+        if fault.kind not in BY_SIGNALS
     ]
     return problems
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 from tidemark_client.cluster_status import ClusterStatus, status_of_objects
 from tidemark_client.errors import CommandFailed
-from tidemark_client.metadata import TopicView
 
 from tidemark_chaos.environments.kubectl import Kubectl
 from tidemark_chaos.environments.kubernetes import (
@@ -20,7 +19,6 @@ from tidemark_chaos.environments.kubernetes import (
     LOAD_POD,
     WATCH_AGAIN_SECONDS,
     KindEnvironment,
-    load_pod_manifest,
 )
 from tidemark_chaos.environments.processes import RECORD_TIMEOUT_MS
 from tidemark_chaos.spec import ExperimentSpec, Workload, topic_manifest
@@ -38,13 +36,13 @@ class ChaosPods(KindEnvironment):
     def __init__(self, spec: ExperimentSpec, *, kubectl: Kubectl, events: Path) -> None:
         """Create it; `events` gets the workload's events at the end."""
         super().__init__(
+            topic=spec.workload.topic,
             manifest=topic_manifest(spec.workload),
+            options=load_options(spec.workload),
             kubectl=kubectl,
             events=events,
             interval_ms=1000 / spec.workload.records_per_second,
         )
-        self.topic_name = spec.workload.topic
-        self._workload = spec.workload
         self._broker_objects: dict[str, dict[str, object]] = {}
         self._lines: asyncio.Queue[bytes] = asyncio.Queue()
         self._followers: list[asyncio.Task[None]] = []
@@ -57,14 +55,6 @@ class ChaosPods(KindEnvironment):
         self._followers.append(asyncio.create_task(self._watch_brokers(), name="watch-brokers"))
         await super().start_workload()
         self._followers.append(asyncio.create_task(self._follow_events(), name="workload-events"))
-
-    def load_pod(self) -> dict[str, object]:
-        return load_pod_manifest(
-            self._interval_ms, topic=self.topic_name, options=load_options(self._workload)
-        )
-
-    async def topic(self) -> TopicView | None:
-        return status_of_objects((), self._slices.values()).topic(self.topic_name)
 
     async def status(self) -> ClusterStatus | None:
         return status_of_objects(self._broker_objects.values(), self._slices.values())

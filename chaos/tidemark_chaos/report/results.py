@@ -81,7 +81,12 @@ class Spread(_Struct, frozen=True):
 
     count: int
     p50_ms: float
+    p99_ms: float
     max_ms: float
+
+    @property
+    def percentiles_ms(self) -> tuple[float, float, float]:
+        return self.p50_ms, self.p99_ms, self.max_ms
 
 
 class KindFigures(_Struct, frozen=True):
@@ -304,7 +309,9 @@ def figures_by_kind(faults: Sequence[FaultFigures]) -> tuple[KindFigures, ...]:
 
 def _spread(values: Iterable[float | None]) -> Spread | None:
     found = sorted(value for value in values if value is not None)
-    return Spread(len(found), percentile(found, 50), found[-1]) if found else None
+    if not found:
+        return None
+    return Spread(len(found), percentile(found, 50), percentile(found, 99), found[-1])
 
 
 def _next_begin(fault: FaultRecord, faults: Sequence[FaultRecord], seen: Observations) -> float:

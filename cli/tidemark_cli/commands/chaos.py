@@ -85,7 +85,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     """Heal what an earlier run left, then do what is asked for."""
     healed = 0
     try:
-        healed = await asyncio.to_thread(_heal, arguments.out, output)
+        healed = await asyncio.to_thread(heal_before, arguments.out, output)
     except CommandFailed:
         if arguments.action != "check":  # which disturbs no run
             raise
@@ -161,7 +161,8 @@ def _others(paths: Sequence[Path], experiment: ChaosExperiment, seed: int) -> li
         ) from error
 
 
-def _heal(out: Path, output: Output) -> int:
+def heal_before(out: Path, output: Output) -> int:
+    """Undo what a killed run left there and return the number of steps. Raises CommandFailed."""
     try:
         return heal(out.resolve(), output.remark)
     except RunnerAlive as error:
