@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import importlib.metadata
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -49,8 +49,17 @@ class Noted:
 class WitnessedProcesses(ChaosProcesses):
     """Local mode with its own workload, and the outside producer beside it."""
 
-    def __init__(self, spec: ExperimentSpec, *, out: Path, journal: HealJournal) -> None:
+    def __init__(
+        self,
+        spec: ExperimentSpec,
+        *,
+        out: Path,
+        journal: HealJournal,
+        settings: Sequence[str] = (),
+    ) -> None:
+        """`settings`: name=value of librdkafka for the outside producer."""
         super().__init__(spec, out=out, journal=journal)
+        self._settings = tuple(settings)
         self._path = out / "witness.ndjson"
         self._witness: asyncio.subprocess.Process | None = None
         self.noted: list[Noted] = []
@@ -71,6 +80,7 @@ class WitnessedProcesses(ChaosProcesses):
                 *(sys.executable, "-m", "bench.chaos_workload", "--bootstrap", self.bootstrap),
                 *("--topic", self.topic_name, "--partitions", str(self._workload.partitions)),
                 *("--interval-ms", str(INTERVAL_MS), "--idempotent", "--out", str(self._path)),
+                *(f"-X{each}" for each in self._settings),
             ],
             log=self._log("witness"),
         )
@@ -163,7 +173,9 @@ async def _run(options: argparse.Namespace) -> int:
     out = healed_directory(options.out)
     await asyncio.to_thread(compile_as_in_images)
     journal = HealJournal(out)
-    environment = WitnessedProcesses(experiment.spec, out=out, journal=journal)
+    environment = WitnessedProcesses(
+        experiment.spec, out=out, journal=journal, settings=options.librdkafka
+    )
     seen = await play(experiment, seed, environment, environment, journal)
     command = f"python -m bench.chaos_witness {words_of(options, seed)}"
     version = importlib.metadata.version("tidemark")
@@ -193,6 +205,13 @@ def _print(rows: list[dict[str, object]]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench.chaos_witness", description=__doc__)
     add_options(parser, Path("build/chaos-witness"))
+    parser.add_argument(
+        *("-X", "--librdkafka"),
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the outside producer beyond the defaults; repeatable",
+    )
     try:
         return asyncio.run(until_interrupted(_run(parser.parse_args()), "stopped by SIGTERM"))
     except CommandFailed as failed:

@@ -72,6 +72,7 @@ class Workload:
                 "message.timeout.ms": GIVEN_UP_MS,
                 "queue.buffering.max.messages": 1_000_000,
                 "log_level": 4,
+                **dict(each.split("=", 1) for each in options.librdkafka),
             }
         )
 
@@ -254,6 +255,13 @@ def main() -> int:
     parser.add_argument("--acks", default="all")
     parser.add_argument("--idempotent", action="store_true")
     parser.add_argument("--consumers", type=int, default=0, help="each reads all partitions")
+    parser.add_argument(
+        *("-X", "--librdkafka"),
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the producer",
+    )
     parser.add_argument("--out", type=Path, required=True)
     workload = Workload(parser.parse_args())
     for number in (signal.SIGTERM, signal.SIGINT):
