@@ -27,6 +27,8 @@ from tidemark_chaos.workload_log import Event, decode_event
 BROKER_OBJECTS = "/apis/tidemark.dev/v1alpha1/namespaces/{namespace}/brokers?watch=1"
 PLAIN_TIMEOUT_MS = 5_000  # without idempotence: then the outcome is unknown
 POLL_SECONDS = 0.1
+LAST_LINE_SECONDS = 10.0
+FINISHED = b'"event":"finished"'
 
 
 class ChaosPods(KindEnvironment):
@@ -47,6 +49,7 @@ class ChaosPods(KindEnvironment):
         self._lines: asyncio.Queue[bytes] = asyncio.Queue()
         self._followers: list[asyncio.Task[None]] = []
         self._is_stopping = False
+        self._last_line = asyncio.Event()
 
     async def prepare(self) -> None:
         """Do nothing: each run has a new namespace."""
@@ -92,6 +95,9 @@ class ChaosPods(KindEnvironment):
     async def stop_workload(self) -> None:
         self._is_stopping = True
         await super().stop_workload()
+        with contextlib.suppress(TimeoutError):  # the stream is behind the file
+            async with asyncio.timeout(LAST_LINE_SECONDS):
+                await self._last_line.wait()
 
     async def tear_down(self) -> None:
         for follower in self._followers:
@@ -103,6 +109,8 @@ class ChaosPods(KindEnvironment):
         command = ("exec", LOAD_POD, "--", "tail", "-c", "+1", "-F", EVENTS)
         async for line in self._kubectl.lines(*command):
             self._lines.put_nowait(line)
+            if FINISHED in line:
+                self._last_line.set()
 
     async def _watch_brokers(self) -> None:
         path = BROKER_OBJECTS.format(namespace=self.namespace)
