@@ -8,7 +8,7 @@ PROFILE ?=
 unexport PYTHONDONTWRITEBYTECODE
 PYTHON := .venv/bin/python
 
-.PHONY: help setup setup-audit setup-dev demo chaos test test-local check format cluster cluster-down images deploy sim sim-replay sim-mutants sim-exhaustive e2e-long bench bench-scale bench-topics bench-topics-on-kind bench-audit lock
+.PHONY: help setup setup-audit setup-dev demo chaos test test-local check format cluster cluster-down images deploy sim sim-replay sim-mutants sim-exhaustive e2e-long bench bench-scale bench-topics bench-topics-on-kind bench-audit bench-chaos lock
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -80,6 +80,9 @@ bench-topics: setup-dev ## many and large topics beside Kafka (about 60 min): AR
 
 bench-topics-on-kind: setup-dev cluster ## 1,000 Topics, and 10,000 partitions, on the kind cluster (about 15 min)
 	@$(PYTHON) -m bench.topics_on_kind $(ARGUMENTS)
+
+bench-chaos: setup-dev ## a chaos experiment on Apache Kafka and on Tidemark (6 min): ARGUMENTS="-f FILE --kafka-set name=value"
+	@$(PYTHON) -m bench.chaos_peers $(ARGUMENTS)
 
 bench-audit: setup-dev ## the audit beside DuckDB, 10^6 to 10^8 samples: ROUNDS=n, ARGUMENTS="--samples 1000000 --huge"
 	@$(PYTHON) -m bench.audit --rounds $(or $(ROUNDS),3) $(ARGUMENTS)

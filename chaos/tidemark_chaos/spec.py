@@ -231,6 +231,17 @@ def parse_experiment(text: str) -> ChaosExperiment:
     return experiment
 
 
+def with_duration(experiment: ChaosExperiment, duration: str) -> ChaosExperiment:
+    """Return the experiment with another duration, or with one instead of rounds.
+
+    Raises InvalidExperiment.
+    """
+    spec = msgspec.structs.replace(experiment.spec, duration=duration, rounds=None)
+    if problems := list(_unreadable_durations(spec)) or list(_problems(spec)):
+        raise InvalidExperiment(problems)
+    return msgspec.structs.replace(experiment, spec=spec)
+
+
 def _unknown_names(document: dict[str, Any]) -> Iterator[str]:
     """Yield a problem for each kind and role that does not exist, with the nearest that does."""
     spec = document.get("spec")

@@ -1,19 +1,14 @@
-"""Print the demo: chapters, events with their time, a spinner on a terminal, a table at the end.
+"""Print how the demo ended: each fault, the verdict, figures of many rounds, and the audit."""
 
-Without a terminal the same is printed as plain lines.
-"""
-
-import contextlib
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from pathlib import Path
 
 from rich.console import Console
 from tidemark_chaos.environments.prometheus import AuditResponse
-from tidemark_client.metadata import TopicView
+from tidemark_chaos.report.results import ChaosReport, Verdict
 
 from tidemark_cli.output import table
 
-PERCENTILES = ("p50", "p99", "max")
+FEW_ROUNDS = 4  # up to here each fault is told, and figures over them mean little
 # After PASSED another verdict would read as a contradiction.
 AUDIT_WORDS = {
     "VIOLATED": "the audit applies production objectives, so the faults above count as violations:",
@@ -23,127 +18,85 @@ AUDIT_WORDS = {
 }
 
 
-class Result(Protocol):
-    """Hold what the verdict is printed from (`experiment.DemoReport`)."""
-
-    @property
-    def is_good(self) -> bool: ...
-    @property
-    def acknowledged(self) -> int: ...
-    @property
-    def found(self) -> int: ...
-    @property
-    def lost(self) -> int: ...
-    @property
-    def duplicated(self) -> int: ...
-    @property
-    def unknown(self) -> int: ...
-    @property
-    def unknown_found(self) -> int: ...
-    @property
-    def replicas_identical(self) -> bool: ...
-    @property
-    def write_gap_ms(self) -> float: ...
-    @property
-    def seconds(self) -> float: ...
-    @property
-    def notes(self) -> tuple[str, ...]: ...
+def draw_demo(
+    console: Console, report: ChaosReport, audited: AuditResponse | str, page: Path
+) -> None:
+    console.print("\n[bold]Faults[/]")
+    if len(report.faults) <= FEW_ROUNDS:
+        _draw_faults(console, report)
+    else:
+        _draw_figures(console, report)
+    console.print("\n[bold]Verdict[/]")
+    _draw_verdict(console, report)
+    console.print("\n[bold]Audit[/]")
+    _draw_audit(console, audited)
+    console.print(f"\nreport: {page}", markup=False)
 
 
-class ProgressOutput:
-    """Create the output; with `is_quiet` it prints nothing (for -o json)."""
+def _draw_faults(console: Console, report: ChaosReport) -> None:
+    rows = [
+        (
+            fault.text or f"skipped: {fault.skipped}",
+            _ms(fault.elect_ms),
+            _ms(fault.full_isr_ms),
+            _ms(fault.write_gap_ms),
+            _ms(fault.workload_stall_ms or None),
+        )
+        for fault in report.faults
+    ]
+    heads = ("fault", "new leader", "all in sync", "write gap", "load had no CPU")
+    console.print(table(heads, rows))
 
-    def __init__(self, console: Console, *, is_quiet: bool = False) -> None:
-        self._console = console
-        self._is_quiet = is_quiet
 
-    def opening(self, sentence: str) -> None:
-        self._print("[bold]Tidemark[/]: a leader is killed under load, and nothing is lost")
-        self._print(f"[dim]{sentence}[/]")
+def _draw_figures(console: Console, report: ChaosReport) -> None:
+    """Print p50, p99 and maximum of each time in ms, over many rounds."""
+    rows = [
+        (kind.kind, kind.count, name, *(f"{each:.0f}" for each in spread.percentiles_ms))
+        for kind in report.by_kind
+        for name, spread in (
+            ("write gap", kind.write_gap),
+            ("leader elected", kind.elect),
+            ("in sync again", kind.full_isr),
+        )
+        if spread is not None
+    ]
+    console.print(table(("rounds of", "", "ms", "p50", "p99", "max"), rows))
 
-    def closing(self, sentence: str) -> None:
-        self._print(f"\n[dim]{sentence}[/]")
 
-    def chapter(self, title: str) -> None:
-        self._print(f"\n[bold]{title}[/]")
+def _draw_verdict(console: Console, report: ChaosReport) -> None:
+    differing = next(row for row in report.anomalies if row.name == "replicas that differ").count
+    rows = [
+        ("acknowledged", report.acknowledged),
+        ("found", report.found),
+        ("lost", report.lost),
+        ("duplicated", report.duplicated),
+        ("unknown", report.unknown),
+        ("replicas", "DIFFER" if differing else "identical" if report.found else "not compared"),
+        ("longest write gap", _ms(report.write_gap_ms)),
+    ]
+    console.print(table((), rows))
+    for reason in report.reasons:
+        console.print(f"  {reason}", style="red", markup=False)
+    if report.verdict is Verdict.PASSED:
+        words = f"nothing lost, nothing duplicated ({report.seconds:.0f} s)"
+        console.print(f"\n[bold green]PASSED[/]  {words}")
+    else:
+        console.print(f"\n[bold red]{report.verdict.value}[/]  ", end="")
+        console.print(report.sentence, markup=False)
 
-    def line(self, sentence: str) -> None:
-        self._print(f"            {sentence}")
 
-    def moment(self, after_ms: float, sentence: str) -> None:
-        self._print(f"  [cyan]{after_ms / 1000:7.3f} s[/]  {sentence}")
+def _draw_audit(console: Console, audited: AuditResponse | str) -> None:
+    """Print verdict and incidents of `tidemark audit` over the run, or why there are none."""
+    if isinstance(audited, str):
+        console.print(f"none: {audited}", markup=False)
+        return
+    if audited.verdict in AUDIT_WORDS:
+        console.print(AUDIT_WORDS[audited.verdict], markup=False)
+    console.print(f"  {audited.verdict}  {audited.sentence}", markup=False, style="bold")
+    for incident in audited.incidents:
+        console.print(f"  {incident}", markup=False)
+    console.print(f"report of the audit: {audited.page}", markup=False)
 
-    def topic(self, topic: TopicView) -> None:
-        for view in topic.partitions:
-            in_sync = ",".join(str(broker_id) for broker_id in view.in_sync_replicas)
-            self.line(f"{topic.topic}-{view.partition}  leader {view.leader}  in sync {in_sync}")
 
-    @contextlib.contextmanager
-    def progress(self, phrase: str) -> Iterator[Callable[[str], None]]:
-        """Show a spinner with a phrase; the yielded function changes the phrase."""
-        if self._is_quiet:
-            yield lambda phrase: None
-        elif self._console.is_terminal:
-            with self._console.status(phrase) as status:
-                yield lambda phrase: status.update(phrase)
-        else:
-            yield lambda phrase: self.line(f"{phrase} ...")
-
-    def verdict(self, result: Result) -> None:
-        if self._is_quiet:
-            return
-        unknown = f"{result.unknown}"
-        if result.unknown:
-            unknown += f"  (response lost with the broker; {result.unknown_found} are in the log)"
-        rows = [
-            ("acknowledged", result.acknowledged),
-            ("found", result.found),
-            ("lost", result.lost),
-            ("duplicated", result.duplicated),
-            ("unknown", unknown),
-            ("replicas", "identical" if result.replicas_identical else "DIFFER"),
-            ("longest write gap", f"{result.write_gap_ms:.0f} ms"),
-        ]
-        self._console.print(table((), rows))
-        for note in result.notes:
-            self._console.print(f"  {note}", style="red", markup=False)
-        if result.is_good:
-            words = "nothing lost, nothing duplicated"
-            self._print(f"\n[bold green]PASSED[/]  {words} ({result.seconds:.0f} s)")
-        else:
-            self._print("\n[bold red]FAILED[/]  a guarantee was broken: see above")
-
-    def audit(self, answer: AuditResponse | str) -> None:
-        """Verdict and incidents of `tidemark audit` over the run, or why there are none."""
-        if self._is_quiet:
-            return
-        if isinstance(answer, str):
-            self.line(f"none: {answer}")
-            return
-        if answer.verdict in AUDIT_WORDS:
-            self.line(AUDIT_WORDS[answer.verdict])
-        self._console.print(f"  {answer.verdict}  {answer.sentence}", markup=False, style="bold")
-        for incident in answer.incidents:
-            self._console.print(f"            {incident}", markup=False)
-        self.line(f"report: {answer.page}")
-
-    def figures(self, by_kind: Mapping[str, Mapping[str, Any]]) -> None:
-        """Print p50, p99 and maximum of each time in ms, over many rounds."""
-        if self._is_quiet:
-            return
-        names = {
-            "write_gap_ms": "write gap",
-            "leader_after_ms": "leader elected",
-            "isr_full_again_ms": "in sync again",
-        }
-        rows = [
-            (kind, figures["rounds"], name, *(f"{figures[key][n]:.0f}" for n in PERCENTILES))
-            for kind, figures in by_kind.items()
-            for key, name in names.items()
-            if key in figures
-        ]
-        self._console.print(table(("rounds of", "", "ms", *PERCENTILES), rows))
-
-    def _print(self, text: str) -> None:
-        if not self._is_quiet:
-            self._console.print(text)
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f} ms"

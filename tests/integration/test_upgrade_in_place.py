@@ -20,10 +20,9 @@ BROKER_IDS = (0, 1, 2)
 
 
 class UpgradedEnvironment(ProcessesEnvironment):
-    is_audited = False
-
     def __init__(self, interpreter: Interpreter, directory: Path) -> None:
-        super().__init__(manifest=ORDERS, events=directory / "load.ndjson", interval_ms=5.0)
+        events = directory / "load.ndjson"
+        super().__init__(topic="orders", manifest=ORDERS, events=events, interval_ms=5.0)
         self._interpreter = interpreter
 
     def cluster_command(self, first_port: int, data: Path) -> list[str]:

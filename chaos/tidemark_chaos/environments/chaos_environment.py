@@ -5,11 +5,11 @@ from typing import Protocol
 
 from tidemark_client.cluster_status import ClusterStatus
 
-from tidemark_chaos.environments.environment import Notify
 from tidemark_chaos.schedule import PlannedFault
 from tidemark_chaos.verification import VerifyReport
 from tidemark_chaos.workload_log import Event
 
+Notify = Callable[[str], None]  # progress: one short phrase
 Tell = Callable[[float, str], None]  # Unix time in ms, and what was done
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 from tidemark_client.cluster_status import ClusterStatus, status_of_objects
 from tidemark_client.errors import CommandFailed
-from tidemark_client.metadata import TopicView
 
 from tidemark_chaos.environments.kubectl import Kubectl
 from tidemark_chaos.environments.kubernetes import (
@@ -20,7 +19,6 @@ from tidemark_chaos.environments.kubernetes import (
     LOAD_POD,
     WATCH_AGAIN_SECONDS,
     KindEnvironment,
-    load_pod_manifest,
 )
 from tidemark_chaos.environments.processes import RECORD_TIMEOUT_MS
 from tidemark_chaos.spec import ExperimentSpec, Workload, topic_manifest
@@ -29,6 +27,8 @@ from tidemark_chaos.workload_log import Event, decode_event
 BROKER_OBJECTS = "/apis/tidemark.dev/v1alpha1/namespaces/{namespace}/brokers?watch=1"
 PLAIN_TIMEOUT_MS = 5_000  # without idempotence: then the outcome is unknown
 POLL_SECONDS = 0.1
+LAST_LINE_SECONDS = 10.0
+FINISHED = b'"event":"finished"'
 
 
 class ChaosPods(KindEnvironment):
@@ -38,17 +38,18 @@ class ChaosPods(KindEnvironment):
     def __init__(self, spec: ExperimentSpec, *, kubectl: Kubectl, events: Path) -> None:
         """Create it; `events` gets the workload's events at the end."""
         super().__init__(
+            topic=spec.workload.topic,
             manifest=topic_manifest(spec.workload),
+            options=load_options(spec.workload),
             kubectl=kubectl,
             events=events,
             interval_ms=1000 / spec.workload.records_per_second,
         )
-        self.topic_name = spec.workload.topic
-        self._workload = spec.workload
         self._broker_objects: dict[str, dict[str, object]] = {}
         self._lines: asyncio.Queue[bytes] = asyncio.Queue()
         self._followers: list[asyncio.Task[None]] = []
         self._is_stopping = False
+        self._last_line = asyncio.Event()
 
     async def prepare(self) -> None:
         """Do nothing: each run has a new namespace."""
@@ -57,14 +58,6 @@ class ChaosPods(KindEnvironment):
         self._followers.append(asyncio.create_task(self._watch_brokers(), name="watch-brokers"))
         await super().start_workload()
         self._followers.append(asyncio.create_task(self._follow_events(), name="workload-events"))
-
-    def load_pod(self) -> dict[str, object]:
-        return load_pod_manifest(
-            self._interval_ms, topic=self.topic_name, options=load_options(self._workload)
-        )
-
-    async def topic(self) -> TopicView | None:
-        return status_of_objects((), self._slices.values()).topic(self.topic_name)
 
     async def status(self) -> ClusterStatus | None:
         return status_of_objects(self._broker_objects.values(), self._slices.values())
@@ -102,6 +95,9 @@ class ChaosPods(KindEnvironment):
     async def stop_workload(self) -> None:
         self._is_stopping = True
         await super().stop_workload()
+        with contextlib.suppress(TimeoutError):  # the stream is behind the file
+            async with asyncio.timeout(LAST_LINE_SECONDS):
+                await self._last_line.wait()
 
     async def tear_down(self) -> None:
         for follower in self._followers:
@@ -113,6 +109,8 @@ class ChaosPods(KindEnvironment):
         command = ("exec", LOAD_POD, "--", "tail", "-c", "+1", "-F", EVENTS)
         async for line in self._kubectl.lines(*command):
             self._lines.put_nowait(line)
+            if FINISHED in line:
+                self._last_line.set()
 
     async def _watch_brokers(self) -> None:
         path = BROKER_OBJECTS.format(namespace=self.namespace)

@@ -30,18 +30,17 @@ EVENTS = "workload.ndjson"
 class ChaosProcesses(ProcessesEnvironment):
     name = "chaos"
     opening = f"A controller and {BROKERS} brokers, as processes of this machine."
-    is_audited = False
     brokers = BROKERS
 
     def __init__(self, spec: ExperimentSpec, *, out: Path, journal: HealJournal) -> None:
         """Create it; `out` gets the workload's events, logs and data."""
         super().__init__(
+            topic=spec.workload.topic,
             manifest=topic_manifest(spec.workload),
             events=out / EVENTS,
             interval_ms=1000 / spec.workload.records_per_second,
             directory=out / "data",
         )
-        self.topic_name = spec.workload.topic
         self.events = out / EVENTS
         self.keeps_data = False
         self._workload = spec.workload

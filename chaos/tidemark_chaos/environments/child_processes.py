@@ -1,4 +1,4 @@
-"""Children of the demo: started so that none outlives it, ended within a limit."""
+"""Start child processes so that none outlives this one, and end them within a limit."""
 
 import asyncio
 import ctypes
@@ -29,7 +29,7 @@ class Terminated:
 async def start(command: Sequence[str], *, log: Path) -> asyncio.subprocess.Process:
     """Start a process in a session of its own.
 
-    Ctrl-C then reaches the demo alone, which ends its children in order.
+    Ctrl-C then reaches this process alone, which ends its children in order.
     """
     with log.open("ab") as file:
         return await asyncio.create_subprocess_exec(

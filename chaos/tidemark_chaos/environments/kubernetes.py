@@ -1,4 +1,4 @@
-"""Run the demo on a kind cluster: pods are killed from inside and deleted by force.
+"""Run a cluster and a workload on kind: pods are killed from inside and deleted by force.
 
 The cluster must be up and hold our images (`make demo ON=kind` prepares both). Workload and
 verifier run as a pod in a namespace of their own; one watch of the PartitionSlices, the
@@ -16,15 +16,13 @@ from typing import Any
 import msgspec
 from tidemark_client.cluster_status import status_of_objects
 from tidemark_client.errors import CommandFailed
-from tidemark_client.metadata import NO_LEADER, PartitionView, TopicView
+from tidemark_client.metadata import TopicView
 from tidemark_client.waiting import until
 
-from tidemark_chaos.environments.environment import Notify
+from tidemark_chaos.environments.chaos_environment import Notify
 from tidemark_chaos.environments.kubectl import Kubectl
-from tidemark_chaos.environments.processes import ENOUGH_RECORDS, RECORD_TIMEOUT_MS, read_report
-from tidemark_chaos.environments.prometheus import AuditResponse
-from tidemark_chaos.faults.fault import TOPIC, Fault, FaultKind
-from tidemark_chaos.faults.process_signals import SHORT_FREEZE_SECONDS
+from tidemark_chaos.environments.processes import ENOUGH_RECORDS, read_report
+from tidemark_chaos.faults.fault import Fault
 from tidemark_chaos.verification import VerifyReport
 from tidemark_chaos.workload_log import WorkloadLog, read_workload_log
 
@@ -34,7 +32,6 @@ LOAD_POD = "tidemark-demo-load"
 BROKERS = f"app.kubernetes.io/component=broker,app.kubernetes.io/instance={POOL}"
 EVENTS = "/tmp/load.ndjson"  # in the load pod
 STOP_FILE = "/tmp/stop"
-LOAD_OPTIONS = ("--idempotent", "--timeout-ms", str(RECORD_TIMEOUT_MS))
 READY_SECONDS = 120
 WATCH_AGAIN_SECONDS = 0.2
 SLICES = "/apis/tidemark.dev/v1alpha1/namespaces/{namespace}/partitionslices?watch=1"
@@ -54,26 +51,19 @@ done
 
 
 class KindEnvironment:
-    runtime = "kubernetes"
-    topic_name = TOPIC
-    opening = "Runs on a kind cluster of 1 + 3 nodes."
-    closing = "`make cluster-down` removes the kind cluster."
-    default_kinds: tuple[FaultKind, ...] = (FaultKind.KILL, FaultKind.FORCED_DELETE)
-    possible_kinds = frozenset(
-        {
-            FaultKind.KILL,
-            FaultKind.FORCED_DELETE,
-            FaultKind.STOP,
-            FaultKind.FREEZE,
-            FaultKind.SHORT_FREEZE,
-            FaultKind.OPERATOR,
-            FaultKind.OPERATOR_AND_LEADER,
-        }
-    )
-
     def __init__(
-        self, *, manifest: str, kubectl: Kubectl, events: Path, interval_ms: float
+        self,
+        *,
+        topic: str,
+        manifest: str,
+        options: Sequence[str],
+        kubectl: Kubectl,
+        events: Path,
+        interval_ms: float,
     ) -> None:
+        """Create it; `options` of `tidemark load` say which clients there are."""
+        self.topic_name = topic
+        self._options = options
         self._manifest = manifest
         self._events = events
         self._interval_ms = interval_ms
@@ -114,44 +104,10 @@ class KindEnvironment:
 
     def load_pod(self) -> dict[str, Any]:
         """Return the manifest of the workload's pod."""
-        return load_pod_manifest(self._interval_ms, topic=TOPIC, options=LOAD_OPTIONS)
+        return load_pod_manifest(self._interval_ms, topic=self.topic_name, options=self._options)
 
     async def topic(self) -> TopicView | None:
-        return status_of_objects((), self._slices.values()).topic(TOPIC)
-
-    async def strike(self, kind: FaultKind, target: PartitionView) -> Fault:
-        leader = target.leader
-        match kind:
-            case FaultKind.KILL:
-                return await self.signal(leader, 9, "kill -9 of")
-            case FaultKind.STOP:
-                return await self.signal(leader, 15, "SIGTERM to")
-            case FaultKind.FREEZE | FaultKind.SHORT_FREEZE:
-                return await self.signal(leader, 19, "freeze (SIGSTOP) of")
-            case FaultKind.FORCED_DELETE:
-                return await self.delete_pod(leader, is_forced=True)
-            case _:
-                fault = await self.kill_operator()
-                if kind is FaultKind.OPERATOR_AND_LEADER:
-                    second = await self.signal(leader, 9, "kill -9 of")
-                    return Fault(fault.t_ms, f"{fault.words}, then {second.words}")
-                return fault
-
-    async def follow_up(self, kind: FaultKind, target: PartitionView) -> Fault | None:
-        if kind is FaultKind.FREEZE:
-
-            async def others_lead() -> bool:
-                view = await self.topic()
-                return view is not None and all(
-                    entry.leader not in (target.leader, NO_LEADER) for entry in view.partitions
-                )
-
-            await self._until(others_lead, f"leaders other than broker {target.leader}", 0.1)
-        elif kind is FaultKind.SHORT_FREEZE:
-            await asyncio.sleep(SHORT_FREEZE_SECONDS)
-        else:
-            return None
-        return await self.signal(target.leader, 18, "wakes (SIGCONT):")
+        return status_of_objects((), self._slices.values()).topic(self.topic_name)
 
     async def worn_brokers(self) -> frozenset[int]:
         """Return the brokers whose container the kubelet would restart late.
@@ -192,9 +148,6 @@ class KindEnvironment:
             within_seconds=120,
         )
         return read_report(ended)
-
-    async def audit(self) -> AuditResponse | str:
-        return "on Kubernetes a ReplicationAudit audits the cluster (docs/operations/audits.md)"
 
     async def tear_down(self) -> None:
         """Delete the namespace in the background; the cluster stays for inspection."""

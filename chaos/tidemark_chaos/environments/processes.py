@@ -1,8 +1,4 @@
-"""Run the demo on this machine: `tidemark dev` as a child process on free ports.
-
-Its data is in a temporary directory. Deleting a pod by force has no equal here; `kill -9 twice`,
-which kills the broker's next process as it starts too, comes closest.
-"""
+"""Run a cluster and a workload on this machine: `tidemark dev` and `tidemark load` as children."""
 
 import asyncio
 import contextlib
@@ -19,15 +15,12 @@ from tidemark_client.cluster_status import ClusterStatus
 from tidemark_client.errors import CommandFailed
 from tidemark_client.http_session import HttpSession
 from tidemark_client.manifests import apply_at_controller, read_manifests
-from tidemark_client.metadata import PartitionView, TopicView
+from tidemark_client.metadata import TopicView
 from tidemark_client.targets import controller_status
 from tidemark_client.waiting import until
 
 from tidemark_chaos.environments import child_processes
-from tidemark_chaos.environments.environment import Notify
-from tidemark_chaos.environments.prometheus import AuditResponse, Scraper
-from tidemark_chaos.faults.fault import TOPIC, Fault, FaultKind
-from tidemark_chaos.faults.process_signals import ProcessFaults
+from tidemark_chaos.environments.chaos_environment import Notify
 from tidemark_chaos.verification import VerifyReport
 from tidemark_chaos.workload_log import WorkloadLog, add_to_workload_log
 
@@ -90,38 +83,32 @@ REST_SECONDS = 4.5  # of a struck broker: its start, and a life that is no crash
 
 
 class ProcessesEnvironment:
-    name = "demo"  # of its files next to the report
-    topic_name = TOPIC
-    runtime = "processes"
-    opening = "A controller and 3 brokers, as processes of this machine."
-    closing = ""  # `make demo` says how to get a real cluster
-    default_kinds: tuple[FaultKind, ...] = (
-        FaultKind.KILL,
-        FaultKind.KILL_TWICE,
-        FaultKind.STOP,
-    )
-    possible_kinds = ProcessFaults.kinds
-    ports = 2 + 2 * BROKERS
-    is_audited = True  # by a Prometheus of its own, at the last port
+    name = "local"  # of its files next to the events
+    ports = 1 + 2 * BROKERS
 
     def __init__(
-        self, *, manifest: str, events: Path, interval_ms: float, directory: Path | None = None
+        self,
+        *,
+        topic: str,
+        manifest: str,
+        events: Path,
+        interval_ms: float,
+        directory: Path | None = None,
     ) -> None:
         """Create it; without a `directory` its data is in a temporary one."""
+        self.topic_name = topic
         self._manifest = manifest
         self._events = events
         self._interval_ms = interval_ms
-        self._directory = directory or Path(tempfile.mkdtemp(prefix="tidemark-demo-"))
+        self._directory = directory or Path(tempfile.mkdtemp(prefix="tidemark-local-"))
         self._cluster: asyncio.subprocess.Process | None = None
         self._load: asyncio.subprocess.Process | None = None
         self._controller_url = ""
         self._session: HttpSession | None = None
         self._port_range: PortRange | None = None
-        self.faults = ProcessFaults(self)
         self._struck_at: dict[int, float] = {}  # broker id -> when, in the loop's time
         self._workload_log = WorkloadLog()
         self._read_to_byte = 0
-        self._scraper = Scraper(self._directory, log=self._log("prometheus"))
 
     async def set_up(self, tell: Notify) -> None:
         self._port_range = PortRange(self.ports)
@@ -129,19 +116,11 @@ class ProcessesEnvironment:
         self._controller_url = f"http://127.0.0.1:{base}"
         tell(f"starting the controller and {BROKERS} brokers")
         await self._start_cluster()
-        # Brokers' HTTP ports follow the controller's.
-        http = [f"127.0.0.1:{base + number}" for number in range(1 + BROKERS)]
-        if self.is_audited:
-            tell("starting Prometheus, which scrapes them twice a second")
-            await self._scraper.start(base + self.ports - 1, http)
-        else:
-            self._scraper.missing = "no Prometheus scraped this run"
         await self.until(self._is_answering, "a response of the controller")
         tell(f"applying the topic {self.topic_name}")
         await apply_at_controller(self._controller_url, read_manifests(self._manifest))
         tell("waiting until every partition has a leader and all replicas in sync")
         await self.until(self._is_in_sync, f"{self.topic_name} to be led and in sync")
-        await self._scraper.begin()
 
     async def _start_cluster(self) -> None:
         assert self._port_range is not None
@@ -165,15 +144,16 @@ class ProcessesEnvironment:
     async def start_workload(self) -> None:
         self._events.parent.mkdir(parents=True, exist_ok=True)
         self._events.unlink(missing_ok=True)
-        self._load = await child_processes.start(
-            [
-                *(sys.executable, "-m", "tidemark_cli.main", "load", self.topic_name),
-                *("--server", self._controller_url, "--interval-ms", str(self._interval_ms)),
-                *("--out", str(self._events), *self.load_options()),
-            ],
-            log=self._log("load"),
-        )
+        self._load = await child_processes.start(self.load_command(), log=self._log("load"))
         await self.until(self._is_acknowledged, "the load to be acknowledged")
+
+    def load_command(self) -> list[str]:
+        """Return the command of the workload: it writes events until SIGTERM, then ends."""
+        return [
+            *(sys.executable, "-m", "tidemark_cli.main", "load", self.topic_name),
+            *("--server", self._controller_url, "--interval-ms", str(self._interval_ms)),
+            *("--out", str(self._events), *self.load_options()),
+        ]
 
     def load_options(self) -> list[str]:
         """Return the options of `tidemark load` that say which clients there are."""
@@ -182,13 +162,6 @@ class ProcessesEnvironment:
     async def topic(self) -> TopicView | None:
         status = await self.status()
         return None if status is None else status.topic(self.topic_name)
-
-    async def strike(self, kind: FaultKind, target: PartitionView) -> Fault:
-        self._struck_at[target.leader] = asyncio.get_running_loop().time()
-        return await self.faults.strike(kind, target)
-
-    async def follow_up(self, kind: FaultKind, target: PartitionView) -> Fault | None:
-        return await self.faults.follow_up(kind, target)
 
     async def workload_log(self) -> WorkloadLog:
         """Read what was written since the last call: a long run asks often."""
@@ -233,10 +206,6 @@ class ProcessesEnvironment:
         )
         return read_report(ended)
 
-    async def audit(self) -> AuditResponse | str:
-        response = await self._scraper.audit(self._events.parent / "demo-audit")
-        return self._scraper.missing if response is None else response
-
     async def worn_brokers(self) -> frozenset[int]:
         """Local mode holds back the second restart of what lived for less than three seconds."""
         now = asyncio.get_running_loop().time()
@@ -249,11 +218,9 @@ class ProcessesEnvironment:
         await asyncio.sleep(max(0.0, rest))
 
     async def tear_down(self) -> None:
-        self.faults.thaw()  # what is frozen cannot stop
         if self._session is not None:
             await self._session.close()
         await child_processes.stop(self._load)
-        await self._scraper.stop()
         await child_processes.stop(self._cluster)
         if self._port_range is not None:
             self._port_range.close()

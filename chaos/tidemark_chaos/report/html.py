@@ -4,16 +4,12 @@ Everything that came from the cluster, a file or a name is escaped.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 
-from tidemark_chaos.report.results import (
-    AnomalyRow,
-    ChaosReport,
-    FaultFigures,
-    KindFigures,
-    Spread,
-)
+from tidemark_chaos.report.comparison import comparison_section
+from tidemark_chaos.report.html_parts import latency_text, spread_text, table, time_text
+from tidemark_chaos.report.results import AnomalyRow, ChaosReport, FaultFigures, KindFigures
 from tidemark_chaos.report.timeline_svg import (
     COLOURS,
     MAX_PARTITIONS,
@@ -21,7 +17,6 @@ from tidemark_chaos.report.timeline_svg import (
     shown_partitions,
     whole_run,
 )
-from tidemark_chaos.workload_series import Latency
 
 MAX_DRAWN = 40  # faults with a picture of their own
 MAX_LINES = 2_000  # of the time line in words
@@ -77,11 +72,13 @@ border-radius:2px}
 )
 
 
-def html_page(report: ChaosReport) -> str:
+def html_page(report: ChaosReport, others: Sequence[ChaosReport] = ()) -> str:
+    """Return the page; `others` are reports of other systems, whose figures are compared."""
     title = f"{report.verdict.value}: {report.name}, seed {report.seed}"
     body = (
         _header(report),
         _tiles(report),
+        comparison_section(report, others) if others else "",
         "<h2>Time line</h2>",
         f'<div class="wide">{whole_run(report)}</div>',
         _legend(report),
@@ -115,7 +112,7 @@ def _header(report: ChaosReport) -> str:
     return (
         f'<header class="{report.verdict.value}"><div class="verdict">{report.verdict.value}</div>'
         f"<div><h1>{escape(report.name)}</h1><p>{escape(report.sentence)}.</p>"
-        f'<p class="dim">{began}, {report.seconds:.0f} s, tidemark {escape(report.version)}</p>'
+        f'<p class="dim">{began}, {report.seconds:.0f} s, {escape(report.system_name)}</p>'
         "</div></header>"
         + (f'<ul class="reasons">{reasons}</ul>' if reasons else "")
         + f'<p class="again">Seed {report.seed}; again: <code>{escape(report.command)}</code></p>'
@@ -130,10 +127,10 @@ def _tiles(report: ChaosReport) -> str:
         ("unknown outcome", f"{report.unknown:,}", False),
         ("rejected", f"{report.rejected:,}", False),
         ("faults", f"{sum(not fault.skipped for fault in report.faults)}", False),
-        ("longest write gap", _time(report.write_gap_ms), False),
-        ("longest read gap", _time(report.read_gap_ms), False),
-        ("latency p50", _time(report.latency.p50_ms), False),
-        ("latency p99", _time(report.latency.p99_ms), False),
+        ("longest write gap", time_text(report.write_gap_ms), False),
+        ("longest read gap", time_text(report.read_gap_ms), False),
+        ("latency p50", time_text(report.latency.p50_ms), False),
+        ("latency p99", time_text(report.latency.p99_ms), False),
     ]
     cells = "".join(
         f"<div{' class=bad' * is_bad}><dt>{name}</dt><dd>{value}</dd></div>"
@@ -162,17 +159,6 @@ def _legend(report: ChaosReport) -> str:
     return f'<div class="legend">{"".join(items)}</div>'
 
 
-def _table(heads: Sequence[str], rows: Iterable[str]) -> str:
-    cells = "".join(
-        f'<th class="l">{head[1:]}</th>' if head.startswith("<") else f"<th>{head}</th>"
-        for head in heads
-    )
-    return (
-        f'<div class="wide"><table><thead><tr>{cells}</tr></thead><tbody>{"".join(rows)}'
-        "</tbody></table></div>"
-    )
-
-
 def _kind_table(kinds: Sequence[KindFigures]) -> str:
     heads = (
         *("<kind", "<role", "<", "faults", "detected", "elected", "first ack", "full ISR"),
@@ -184,18 +170,11 @@ def _kind_table(kinds: Sequence[KindFigures]) -> str:
         return (
             f'<tr><td class="l">{escape(kind.kind)}</td><td class="l">{escape(kind.role)}</td>'
             f'<td class="l">{escape(kind.detail)}</td><td>{kind.count}</td>'
-            + "".join(f"<td>{_spread(each)}</td>" for each in spreads)
-            + f"<td>{_spread(kind.write_gap)}</td><td>{_spread(kind.read_gap)}</td></tr>"
+            + "".join(f"<td>{spread_text(each)}</td>" for each in spreads)
+            + f"<td>{spread_text(kind.write_gap)}</td><td>{spread_text(kind.read_gap)}</td></tr>"
         )
 
-    return _table(heads, map(row, kinds))
-
-
-def _spread(spread: Spread | None) -> str:
-    if spread is None:
-        return "-"
-    longest = f"{spread.max_ms:,.0f}"
-    return longest if spread.count == 1 else f"{spread.p50_ms:,.0f} / {longest}"
+    return table(heads, map(row, kinds))
 
 
 def _fault_table(report: ChaosReport) -> str:
@@ -219,18 +198,19 @@ def _fault_table(report: ChaosReport) -> str:
         return (
             f'<tr>{begin}<td class="l">{", ".join(map(str, fault.brokers)) or "-"}</td>'
             + "".join(
-                f"<td>{_time(value)}</td>"
+                f"<td>{time_text(value)}</td>"
                 for value in (
                     *(fault.detect_ms, fault.elect_ms, fault.first_ack_ms),
                     *(fault.healed_ms, fault.full_isr_ms),
                 )
             )
-            + f"<td{' class=worst' * is_worst}>{_time(fault.write_gap_ms)}</td>"
-            f"<td>{_time(fault.read_gap_ms)}</td><td>{_time(fault.workload_stall_ms or None)}</td>"
+            + f"<td{' class=worst' * is_worst}>{time_text(fault.write_gap_ms)}</td>"
+            f"<td>{time_text(fault.read_gap_ms)}</td>"
+            f"<td>{time_text(fault.workload_stall_ms or None)}</td>"
             "</tr>"
         )
 
-    return _table(heads, map(row, report.faults)) + (
+    return table(heads, map(row, report.faults)) + (
         '<p class="dim">Times since the fault. The status is sampled every 25 ms, so an election'
         " can show later than the first acknowledgement of the new leader. First ack: the"
         " end of the first interruption (50 ms, or 3 records) of the partitions that it led."
@@ -241,13 +221,13 @@ def _fault_table(report: ChaosReport) -> str:
 def _latency_table(faults: Sequence[FaultFigures]) -> str:
     rows = (
         f'<tr><td>{fault.number}</td><td class="l">{escape(fault.kind)} of {escape(fault.role)}'
-        f"</td><td>{_latency(fault.latency_before)}</td><td>{_latency(fault.latency_during)}</td>"
-        f"<td>{_latency(fault.latency_after)}</td></tr>"
+        f"</td><td>{latency_text(fault.latency_before)}</td><td>{latency_text(fault.latency_during)}</td>"
+        f"<td>{latency_text(fault.latency_after)}</td></tr>"
         for fault in faults
         if not fault.skipped
     )
     heads = ("#", "<fault", "10 s before", "until full ISR", "10 s after")
-    return _table(heads, rows)
+    return table(heads, rows)
 
 
 def _checks(anomalies: Sequence[AnomalyRow]) -> str:
@@ -260,9 +240,9 @@ def _checks(anomalies: Sequence[AnomalyRow]) -> str:
         f'<td class="w">{"<br>".join(escape(text) for text in row.samples[:3])}</td></tr>'
         for row in found
     )
-    table = _table(("<check", "found", "<meaning", "<samples"), rows) if found else ""
+    drawn = table(("<check", "found", "<meaning", "<samples"), rows) if found else ""
     words = f"{len(clean)} checks found nothing: {escape(', '.join(clean))}."
-    return f"{table}<p>{words}</p>"
+    return f"{drawn}<p>{words}</p>"
 
 
 def _each_fault(report: ChaosReport) -> str:
@@ -270,9 +250,8 @@ def _each_fault(report: ChaosReport) -> str:
     parts = []
     for fault in drawn:
         head = f"{fault.number}. {fault.kind} of {fault.role}: {fault.text}"
-        figures = (
-            f"write gap {_time(fault.write_gap_ms)}, full ISR after {_time(fault.full_isr_ms)}"
-        )
+        gap, full = time_text(fault.write_gap_ms), time_text(fault.full_isr_ms)
+        figures = f"write gap {gap}, full ISR after {full}"
         is_open = " open" if fault is drawn[0] else ""
         summary = f'<summary>{escape(head)} <span class="dim">{figures}</span></summary>'
         parts.append(
@@ -286,11 +265,11 @@ def _each_fault(report: ChaosReport) -> str:
 def _partitions(report: ChaosReport) -> str:
     rows = (
         f"<tr><td>{row.partition}</td><td>{row.acknowledged:,}</td>"
-        f"<td>{_time(row.write_gap_ms)}</td><td>{_time(row.read_gap_ms)}</td></tr>"
+        f"<td>{time_text(row.write_gap_ms)}</td><td>{time_text(row.read_gap_ms)}</td></tr>"
         for row in report.partitions
     )
     heads = ("partition", "acknowledged", "longest write gap", "longest read gap")
-    return _table(heads, rows)
+    return table(heads, rows)
 
 
 def _details(report: ChaosReport) -> str:
@@ -307,7 +286,7 @@ def _details(report: ChaosReport) -> str:
         + f" {report.unpromised:,} records had acks 0 or 1, which may be lost."
         * bool(report.unpromised)
         + " Worst lag of a read:"
-        f" {_time(report.worst_read_lag_ms)}."
+        f" {time_text(report.worst_read_lag_ms)}."
     )
     lines = [
         f"{(change.t_ms - report.steady_ms) / 1000:10.3f} s  {change.text}"
@@ -318,18 +297,3 @@ def _details(report: ChaosReport) -> str:
     text = escape("\n".join(lines))
     summary = "<summary>Time line in words</summary>"
     return f"<p>{escape(words)}</p><details>{summary}<pre>{text}</pre></details>"
-
-
-def _latency(latency: Latency) -> str:
-    values = (latency.p50_ms, latency.p99_ms, latency.max_ms)
-    if None in values:
-        return "-"
-    return " / ".join(
-        f"{value:,.0f}" if value and value >= 100 else f"{value:.1f}" for value in values
-    )
-
-
-def _time(value_ms: float | None) -> str:
-    if value_ms is None:
-        return "-"
-    return f"{value_ms / 1000:,.2f} s" if value_ms >= 10_000 else f"{value_ms:,.0f} ms"

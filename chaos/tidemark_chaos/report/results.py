@@ -26,6 +26,7 @@ from tidemark_chaos.workload_series import (
     longest_gap,
 )
 
+SYSTEM = "tidemark"
 BIN_MS = 100.0
 AROUND_MS = 10_000.0  # of load without a fault: the latency before and after
 SAMPLE_SLACK_MS = 250.0  # a sample shows a change later than the runner may see it
@@ -80,7 +81,12 @@ class Spread(_Struct, frozen=True):
 
     count: int
     p50_ms: float
+    p99_ms: float
     max_ms: float
+
+    @property
+    def percentiles_ms(self) -> tuple[float, float, float]:
+        return self.p50_ms, self.p99_ms, self.max_ms
 
 
 class KindFigures(_Struct, frozen=True):
@@ -139,10 +145,21 @@ class ChaosReport(_Struct, frozen=True):
     anomalies: tuple[AnomalyRow, ...]
     partitions: tuple[PartitionRow, ...]
     timeline: tuple[Change, ...]
+    system: str = SYSTEM
+
+    @property
+    def system_name(self) -> str:
+        return f"{self.system} {self.version}"
 
 
 def chaos_report(
-    experiment: ChaosExperiment, seed: int, seen: Observations, *, command: str, version: str
+    experiment: ChaosExperiment,
+    seed: int,
+    seen: Observations,
+    *,
+    command: str,
+    version: str,
+    system: str = SYSTEM,
 ) -> ChaosReport:
     verified = seen.verified
     counted = None if verified is None else verified.verdict
@@ -182,6 +199,7 @@ def chaos_report(
         anomalies=_anomalies(seen),
         partitions=partitions,
         timeline=tuple(seen.timeline.changes),
+        system=system,
     )
 
 
@@ -291,7 +309,9 @@ def figures_by_kind(faults: Sequence[FaultFigures]) -> tuple[KindFigures, ...]:
 
 def _spread(values: Iterable[float | None]) -> Spread | None:
     found = sorted(value for value in values if value is not None)
-    return Spread(len(found), percentile(found, 50), found[-1]) if found else None
+    if not found:
+        return None
+    return Spread(len(found), percentile(found, 50), percentile(found, 99), found[-1])
 
 
 def _next_begin(fault: FaultRecord, faults: Sequence[FaultRecord], seen: Observations) -> float:

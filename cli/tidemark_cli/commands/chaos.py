@@ -22,6 +22,7 @@ from tidemark_chaos.faults import pod_faults
 from tidemark_chaos.faults.local_faults import LocalFaults, impossible
 from tidemark_chaos.faults.pod_faults import PodFaults
 from tidemark_chaos.heal_journal import HealJournal, RunnerAlive, heal
+from tidemark_chaos.report.comparison import NotComparable, read_other
 from tidemark_chaos.report.results import ChaosReport, Verdict, chaos_report
 from tidemark_chaos.report.write import write_reports
 from tidemark_chaos.runner import ChaosRun
@@ -32,6 +33,7 @@ from tidemark_chaos.spec import (
     InvalidExperiment,
     Role,
     parse_experiment,
+    with_duration,
 )
 from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
 
@@ -60,6 +62,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, help="seed of the schedule (default: that of the file)")
     parser.add_argument(
+        "--duration", help="how long faults begin, such as 20m (default: as the file says)"
+    )
+    parser.add_argument(
+        "--compare",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="REPORT",
+        help="report.json of another system under the same experiment and seed: the report has its"
+        " figures too; repeatable",
+    )
+    parser.add_argument(
         "--out",
         type=Path,
         default=Path("build/chaos"),
@@ -71,7 +85,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     """Heal what an earlier run left, then do what is asked for."""
     healed = 0
     try:
-        healed = await asyncio.to_thread(_heal, arguments.out, output)
+        healed = await asyncio.to_thread(heal_before, arguments.out, output)
     except CommandFailed:
         if arguments.action != "check":  # which disturbs no run
             raise
@@ -81,15 +95,15 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             lambda console: console.print(f"{healed} steps" if healed else "nothing to heal"),
         )
         return EXIT_OK
-    is_on_kind = arguments.on == "kind"
-    experiment = await asyncio.to_thread(_experiment, arguments.file, is_on_kind=is_on_kind)
+    experiment = await asyncio.to_thread(_experiment, arguments)
     seed = experiment.spec.seed if arguments.seed is None else arguments.seed
     if arguments.action == "check":
         planned = list(itertools.islice(schedule(experiment.spec, seed), SHOWN))
         output.result(planned, lambda console: _draw_schedule(console, planned))
         return EXIT_OK
+    others = await asyncio.to_thread(_others, arguments.compare, experiment, seed)
     report = await until_interrupted(
-        _run(experiment, seed, arguments, output),
+        _run(experiment, seed, arguments, output, others),
         "The experiment was stopped by SIGTERM. Its faults are healed, its cluster is gone.",
     )
     output.result(report, lambda console: _draw(console, report, arguments.out))
@@ -97,7 +111,11 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def _run(
-    experiment: ChaosExperiment, seed: int, arguments: argparse.Namespace, output: Output
+    experiment: ChaosExperiment,
+    seed: int,
+    arguments: argparse.Namespace,
+    output: Output,
+    others: Sequence[ChaosReport],
 ) -> ChaosReport:
     out: Path = arguments.out.resolve()
     await asyncio.to_thread(out.mkdir, parents=True, exist_ok=True)
@@ -111,10 +129,12 @@ async def _run(
         journal.close()
     file = shlex.quote(os.fsencode(arguments.file).decode(errors="replace"))
     where = "" if arguments.on == "local" else f" --on {arguments.on}"
+    if arguments.duration is not None:
+        where += f" --duration {arguments.duration}"
     command = f"tidemark chaos run -f {file} --seed {seed}{where}"
     version = importlib.metadata.version("tidemark")
     report = chaos_report(experiment, seed, seen, command=command, version=version)
-    await asyncio.to_thread(write_reports, out, report)
+    await asyncio.to_thread(write_reports, out, report, others)
     return report
 
 
@@ -129,7 +149,20 @@ async def _place(
     return processes, LocalFaults(processes, journal)
 
 
-def _heal(out: Path, output: Output) -> int:
+def _others(paths: Sequence[Path], experiment: ChaosExperiment, seed: int) -> list[ChaosReport]:
+    """Read the reports to compare with. Raises CommandFailed."""
+    try:
+        return [read_other(path, experiment.metadata.name, seed) for path in paths]
+    except NotComparable as error:
+        raise CommandFailed(
+            f"{str(error)[0].upper()}{str(error)[1:]}. Nothing was started.",
+            to_do="give --compare the report.json of a run of this experiment and seed",
+            exit_code=EXIT_USAGE,
+        ) from error
+
+
+def heal_before(out: Path, output: Output) -> int:
+    """Undo what a killed run left there and return the number of steps. Raises CommandFailed."""
     try:
         return heal(out.resolve(), output.remark)
     except RunnerAlive as error:
@@ -140,8 +173,9 @@ def _heal(out: Path, output: Output) -> int:
         ) from error
 
 
-def _experiment(path: Path | None, *, is_on_kind: bool) -> ChaosExperiment:
+def _experiment(arguments: argparse.Namespace) -> ChaosExperiment:
     """Read the file and check that it is possible there. Raises CommandFailed."""
+    path: Path | None = arguments.file
     if path is None or not path.is_file():
         raise CommandFailed(
             expected="an experiment given with -f",
@@ -151,9 +185,11 @@ def _experiment(path: Path | None, *, is_on_kind: bool) -> ChaosExperiment:
         )
     try:
         experiment = parse_experiment(path.read_text(encoding="utf-8"))
+        if arguments.duration is not None:
+            experiment = with_duration(experiment, arguments.duration)
         problems: Sequence[str] = (
             pod_faults.impossible(experiment.spec)
-            if is_on_kind
+            if arguments.on == "kind"
             else impossible(experiment.spec, ChaosProcesses.brokers)
         )
     except (InvalidExperiment, UnicodeDecodeError) as error:

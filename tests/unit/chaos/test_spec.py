@@ -23,6 +23,7 @@ from tidemark_chaos.spec import (
     parse_experiment,
     seconds,
     windows,
+    with_duration,
 )
 
 
@@ -199,6 +200,16 @@ def test_the_name_is_one_of_kubernetes(name: str) -> None:
 def test_hostile_names_are_quoted_in_part_only() -> None:
     long = problems_of(text_of(faults=[{"kind": "<b>" + "x" * 1000}]))
     assert len(long) < 500
+
+
+def test_another_duration_takes_the_place_of_rounds_and_is_checked() -> None:
+    experiment = with_duration(parse_experiment(text_of(rounds=3)), "20m")
+    assert (experiment.spec.rounds, experiment.spec.duration_seconds) == (None, 1200.0)
+    with pytest.raises(InvalidExperiment, match=r"spec\.duration: expected a duration"):
+        with_duration(experiment, "soon")
+    at_a_time = parse_experiment(timed({"kind": "kill", "at": "50s"}))
+    with pytest.raises(InvalidExperiment, match="the experiment ends after 40 s"):
+        with_duration(at_a_time, "40s")
 
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples/chaos").glob("*.yaml"))

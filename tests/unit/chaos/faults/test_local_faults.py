@@ -22,6 +22,7 @@ from tidemark_chaos.links import CONTROLLER, Links
 from tidemark_chaos.schedule import PlannedFault
 from tidemark_chaos.spec import Direction, FaultName, Party, Role, parse_experiment
 from tidemark_client.cluster_status import ClusterStatus
+from tidemark_client.errors import CommandFailed
 
 TEXT = """
 apiVersion: tidemark.dev/v1alpha1
@@ -109,6 +110,12 @@ def test_a_pause_ends_and_both_moments_are_reported(cluster: OneProcess, tmp_pat
     asyncio.run(faults.strike(pause(0.05), (0,), tell, tell))
     assert told == ["SIGSTOP of broker 0 for 0.05 s", "SIGCONT of broker 0"]
     assert not cluster.is_paused
+
+
+def test_a_broker_without_a_process_is_told(cluster: OneProcess, tmp_path: Path) -> None:
+    faults = LocalFaults(cluster, HealJournal(tmp_path))
+    with pytest.raises(CommandFailed, match="a process of broker 1"):
+        asyncio.run(faults.strike(pause(1), (1,), lambda *_: None, lambda *_: None))
 
 
 def test_a_pause_that_is_cancelled_is_healed(cluster: OneProcess, tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import msgspec
 import pytest
 from tidemark_chaos.history_checker import Anomaly
+from tidemark_chaos.report.comparison import NotComparable, comparison_section, read_other
 from tidemark_chaos.report.html import html_page
 from tidemark_chaos.report.junit import junit_xml
 from tidemark_chaos.report.results import ChaosReport, FaultFigures, Verdict, chaos_report
@@ -161,3 +163,37 @@ def test_characters_that_xml_cannot_hold_are_replaced() -> None:
     seen = observed()
     seen.problems = ["bytes \x00 and \ud800"]
     ElementTree.fromstring(junit_xml(report_of(seen)).partition("\n")[2])
+
+
+def test_the_page_compares_with_another_system(tmp_path: Path) -> None:
+    ours = report_of(observed())
+    theirs = msgspec.structs.replace(ours, system="<i>Other</i>", version="4", lost=3)
+    path = tmp_path / "report.json"
+    path.write_bytes(msgspec.json.encode(theirs))
+    read = read_other(path, ours.name, ours.seed)
+    assert read == theirs
+    page = html_page(ours, [read])
+    assert "<h2>Compared with &lt;i&gt;Other&lt;/i&gt; 4</h2>" in page
+    assert "<i>Other" not in page
+    assert page.count("tidemark 1.2") > 2
+    assert html_page(ours) in page.replace(comparison_section(ours, [read]), "")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "is no report.json of an experiment"),
+        ("{}", "is no report.json of an experiment"),
+        ("other seed", "is of <script>alert(1)</script> with seed 7"),
+    ],
+)
+def test_only_a_report_of_the_same_experiment_and_seed_is_comparable(
+    text: str | None, reason: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "report.json"
+    if text == "other seed":
+        path.write_bytes(msgspec.json.encode(report_of(observed())))
+    elif text is not None:
+        path.write_text(text)
+    with pytest.raises(NotComparable, match=re.escape(reason)):
+        read_other(path, "<script>alert(1)</script>", 8)
