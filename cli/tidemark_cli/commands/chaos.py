@@ -149,15 +149,19 @@ def _experiment(path: Path | None, *, is_on_kind: bool) -> ChaosExperiment:
             to_do="start from examples/chaos/quick.yaml",
             exit_code=EXIT_USAGE,
         )
+    problems: list[str] = []
+    spec: ExperimentSpec | None = None
     try:
         experiment = parse_experiment(path.read_text(encoding="utf-8"))
-        problems: Sequence[str] = (
-            pod_faults.impossible(experiment.spec)
-            if is_on_kind
-            else impossible(experiment.spec, ChaosProcesses.brokers)
+        spec = experiment.spec
+    except InvalidExperiment as error:
+        problems, spec = list(error.problems), error.spec
+    except UnicodeDecodeError as error:
+        problems = [str(error)]
+    if spec is not None:
+        problems += (
+            pod_faults.impossible(spec) if is_on_kind else impossible(spec, ChaosProcesses.brokers)
         )
-    except (InvalidExperiment, UnicodeDecodeError) as error:
-        problems = error.problems if isinstance(error, InvalidExperiment) else [str(error)]
     if problems:
         raise CommandFailed(
             "\n".join([f"{path} was rejected, nothing was started:", *problems]),
