@@ -20,7 +20,14 @@ from tidemark_chaos.environments.chaos_environment import ChaosEnvironment, Faul
 from tidemark_chaos.guards import GuardWatch
 from tidemark_chaos.online_check import OnlineCheck
 from tidemark_chaos.schedule import PlannedFault, schedule
-from tidemark_chaos.spec import LASTING, ChaosExperiment, FaultName, Role, seconds
+from tidemark_chaos.spec import (
+    LASTING,
+    RESTARTED_AFTER,
+    ChaosExperiment,
+    FaultName,
+    Role,
+    seconds,
+)
 from tidemark_chaos.targets import NoTarget, choose, led_by
 from tidemark_chaos.timeline import Timeline
 from tidemark_chaos.verification import VerifyReport
@@ -242,7 +249,7 @@ class ChaosRun:
         finally:
             del self._struck[fault.number]
         if rests:
-            restarted = () if fault.kind in LASTING else brokers
+            restarted = () if fault.kind in LASTING - RESTARTED_AFTER else brokers
             if fault.role is Role.CONTROLLER and fault.kind is not FaultName.PAUSE:
                 restarted = ()
             await self._recover(restarted, epochs, record.heal_ms or record.begin_ms)

@@ -9,6 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from tidemark_chaos.environments.volumes import why_impossible
 from tidemark_chaos.heal_journal import JOURNAL
 
 from tests.support.waiting import wait_for
@@ -55,6 +56,13 @@ LONG_PAUSE = """\
   workload: {recordsPerSecond: 20}
   faults: [{kind: pause, target: {role: controller}, for: 100s}]
 """
+
+HEALED = {  # what a journal has while the fault lasts -> the fault
+    "resume": "{kind: node-down, target: {role: leader}, for: 100s}",
+    "thaw": "{kind: disk-slow, target: {role: leader}, delay: 4s, for: 100s}",
+    "delete": "{kind: disk-full, target: {role: leader}, for: 100s}",
+    "unmount": "{kind: disk-error, target: {role: leader}, for: 100s}",
+}
 
 
 def experiment(directory: Path, text: str) -> Path:
@@ -144,6 +152,35 @@ def test_a_runner_that_was_killed_is_healed_by_the_next_command(tmp_path: Path) 
         end_all(runner, tmp_path)
 
 
+@pytest.mark.parametrize("step", HEALED)
+def test_whatever_a_killed_runner_did_is_healed(step: str, tmp_path: Path) -> None:
+    text = LONG_PAUSE.partition("  faults:")[0] + f"  faults: [{HEALED[step]}]\n"
+    if why_impossible() and step != "resume":
+        ended = chaos("check", "-f", str(experiment(tmp_path, text)))
+        assert (ended.returncode, why_impossible() in ended.stderr) == (2, True)
+        return
+    runner = started(tmp_path, text)
+    log, journal = tmp_path / "runner.log", tmp_path / "out" / JOURNAL
+    try:
+        begun = "for 100 s" if step != "resume" else "kill -9 of broker"
+        wait_for("the fault", lambda: begun in log.read_text(), seconds=START_SECONDS)
+        wait_for("its undo", lambda: f'"{step}"' in journal.read_text(), seconds=START_SECONDS)
+        runner.kill()
+        runner.wait()
+        ended = chaos("heal", "--out", str(tmp_path / "out"))
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert f"\n{step} " in f"\n{ended.stderr}"
+        wait_for(
+            "the end of all processes",
+            lambda: processes_of(tmp_path / "out") == [],
+            seconds=START_SECONDS,
+        )
+        assert not journal.exists()
+        assert str(tmp_path) not in Path("/proc/mounts").read_text()
+    finally:
+        end_all(runner, tmp_path)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 1)])
 def test_an_interrupt_heals_and_a_second_runner_is_rejected(
     number: signal.Signals, code: int, tmp_path: Path
@@ -163,8 +200,8 @@ def test_an_interrupt_heals_and_a_second_runner_is_rejected(
         end_all(runner, tmp_path)
 
 
-def started(directory: Path) -> "subprocess.Popen[bytes]":
-    file = experiment(directory, LONG_PAUSE)
+def started(directory: Path, text: str = LONG_PAUSE) -> "subprocess.Popen[bytes]":
+    file = experiment(directory, text)
     with (directory / "runner.log").open("wb") as log:
         return subprocess.Popen(
             (TIDEMARK, "chaos", "run", "-f", str(file), "--out", str(directory / "out")),
@@ -196,5 +233,6 @@ def end_all(runner: "subprocess.Popen[bytes]", directory: Path) -> None:
     if runner.poll() is None:
         runner.kill()
         runner.wait()
+    chaos("heal", "--out", str(directory / "out"))
     for _, pid in processes_of(directory / "out"):
         os.kill(pid, signal.SIGKILL)

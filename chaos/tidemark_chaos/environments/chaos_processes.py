@@ -11,20 +11,29 @@ from itertools import pairwise
 from pathlib import Path
 
 import msgspec
+from tidemark_client.errors import CommandFailed
 
-from tidemark_chaos.environments import child_processes
+from tidemark_chaos.environments import child_processes, volumes
 from tidemark_chaos.environments.processes import (
     BROKERS,
     RECORD_TIMEOUT_MS,
     ProcessesEnvironment,
 )
+from tidemark_chaos.environments.volumes import Volume, VolumeError
 from tidemark_chaos.heal_journal import HealJournal
 from tidemark_chaos.links import CONTROLLER, Links, Place
-from tidemark_chaos.spec import OF_THE_NETWORK, ExperimentSpec, topic_manifest
+from tidemark_chaos.spec import (
+    OF_THE_DISK,
+    OF_THE_NETWORK,
+    ExperimentSpec,
+    FaultName,
+    topic_manifest,
+)
 from tidemark_chaos.workload_log import Event, decode_event
 
 PLAIN_TIMEOUT_MS = 5_000  # without idempotence: then the outcome is unknown
 EVENTS = "workload.ndjson"
+OVER_LINKS = OF_THE_NETWORK | {FaultName.NODE_DOWN}
 
 
 class ChaosProcesses(ProcessesEnvironment):
@@ -49,11 +58,26 @@ class ChaosProcesses(ProcessesEnvironment):
         self._is_restarting = False
         self._position = 0  # in the file of events
         self._pids: dict[Place, int] = {}
-        self._has_links = any(fault.kind in OF_THE_NETWORK for fault in spec.faults)
+        self._has_links = any(fault.kind in OVER_LINKS for fault in spec.faults)
         self._are_links_open = False
         self.links = Links(self._pid_of_place, (CONTROLLER, *range(BROKERS)))
         if self._has_links:
             self.ports = ProcessesEnvironment.ports + 3 * BROKERS
+        self.volumes: dict[int, Volume] = {}
+        if any(fault.kind in OF_THE_DISK for fault in spec.faults):
+            brokers = self.data / "brokers" / "default.default"
+            self.volumes = {
+                broker: Volume(
+                    self._directory / "volumes" / f"{broker}.ext4", brokers / f"{broker}"
+                )
+                for broker in range(BROKERS)
+            }
+        self._are_volumes_mounted = False
+
+    @property
+    def data(self) -> Path:
+        """Return the data directory of `tidemark dev`."""
+        return self._directory / "data"
 
     async def prepare(self) -> None:
         """Delete what an earlier experiment left in the directory."""
@@ -73,12 +97,13 @@ class ChaosProcesses(ProcessesEnvironment):
         racks = [f"rack-{number % BROKERS}" for number in range(1, workload.consumers)]
         for rack in dict.fromkeys(racks):
             options += ["--rack", rack]
-        return options
+        return [*options, "--group-consumers", str(workload.group_consumers)]
 
     async def start_workload(self) -> None:
         await super().start_workload()
         assert self._load is not None
-        self._journal.add("stop", self._load.pid, "the workload")
+        # It has nothing to lose, and would wait for a cluster that is gone.
+        self._journal.add("kill", self._load.pid, "the workload")
 
     async def new_events(self) -> list[Event]:
         """Return what the workload wrote since the last call. Raises CommandFailed if it ended."""
@@ -170,6 +195,9 @@ class ChaosProcesses(ProcessesEnvironment):
     async def _start_cluster(self) -> None:
         if self._has_links and not self._are_links_open:
             await self._open_links()
+        if self.volumes and not self._are_volumes_mounted:
+            self._are_volumes_mounted = True
+            await asyncio.to_thread(self._mount_volumes)
         await super()._start_cluster()
         self._journal.add("stop", self.operator_pid, "the operator and its brokers")
 
@@ -184,7 +212,23 @@ class ChaosProcesses(ProcessesEnvironment):
         now = asyncio.get_running_loop().time()
         self._struck_at.update(dict.fromkeys(brokers, now))
 
+    def _mount_volumes(self) -> None:
+        try:
+            for broker, volume in self.volumes.items():
+                self._journal.add_path("unmount", volume.path, f"the volume of broker {broker}")
+                volume.create()
+        except VolumeError as error:
+            raise CommandFailed(
+                expected="a volume for each broker",
+                found=str(error),
+                to_do="remove the disk faults, or see that loop devices are free (losetup -a)",
+            ) from error
+
     def _remove_data(self) -> None:
+        for volume in self.volumes.values():
+            if self.keeps_data and volume.path.is_mount():
+                volume.keep()
+            volumes.unmount(volume.path)
         if not self.keeps_data:
             super()._remove_data()
 

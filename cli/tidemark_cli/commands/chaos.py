@@ -18,6 +18,7 @@ from tidemark_chaos.environments.chaos_environment import ChaosEnvironment, Faul
 from tidemark_chaos.environments.chaos_pods import ChaosPods
 from tidemark_chaos.environments.chaos_processes import EVENTS, ChaosProcesses
 from tidemark_chaos.environments.kubectl import Kubectl
+from tidemark_chaos.environments.volumes import why_impossible
 from tidemark_chaos.faults import pod_faults
 from tidemark_chaos.faults.local_faults import LocalFaults, impossible
 from tidemark_chaos.faults.pod_faults import PodFaults
@@ -160,7 +161,9 @@ def _experiment(path: Path | None, *, is_on_kind: bool) -> ChaosExperiment:
         problems = [str(error)]
     if spec is not None:
         problems += (
-            pod_faults.impossible(spec) if is_on_kind else impossible(spec, ChaosProcesses.brokers)
+            pod_faults.impossible(spec)
+            if is_on_kind
+            else impossible(spec, ChaosProcesses.brokers, volumes=why_impossible())
         )
     if problems:
         raise CommandFailed(

@@ -10,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tidemark_chaos.environments.volumes import Volume
+from tidemark_chaos.faults.link_faults import directions_of
 from tidemark_chaos.faults.local_faults import (
     NEEDS,
     POSSIBLE,
     LocalFaults,
-    directions_of,
     impossible,
 )
 from tidemark_chaos.heal_journal import HealJournal
@@ -48,9 +49,9 @@ def test_each_fault_is_possible_or_has_a_reason() -> None:
 
 
 def test_what_local_mode_cannot_do_is_named_with_its_reason() -> None:
-    assert problems("{kind: network-loss, for: 5s}") == [
-        "spec.faults[0].kind: network-loss is not possible in local mode: proxies carry streams,"
-        " not packets; use network-delay or network-cut"
+    assert problems("{kind: clock-jump, for: 5s}") == [
+        "spec.faults[0].kind: clock-jump is not possible in local mode: all processes share the"
+        " clock of this machine; the simulator has the fault clock_jump (hack/sim)"
     ]
     assert "there are 3 brokers, not 5" in problems("{kind: kill}", factor=5)[0]
     assert "the pool 'other' does not exist" in problems("{kind: kill}", pool="other")[0]
@@ -67,6 +68,8 @@ class OneProcess:
     def __init__(self) -> None:
         self.process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
         self.links = Links(lambda _: None, (CONTROLLER, 0, 1, 2))
+        self.volumes: dict[int, Volume] = {}
+        self.data = Path()
 
     async def pid_of(self, broker_id: int) -> int | None:
         return self.process.pid if broker_id == 0 else None
