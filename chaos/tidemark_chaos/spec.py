@@ -499,7 +499,9 @@ def _brokers(fault: FaultSpec) -> int:
     return 1_000 if fault.target.role is Role.ALL else fault.target.count
 
 
-def topic_manifest(workload: Workload) -> str:
+def topic_manifest(
+    workload: Workload, *, deletion_policy: Literal["Retain", "Delete"] = "Retain"
+) -> str:
     """Return the manifest of the workload's Topic."""
     topic = {
         "apiVersion": API_VERSION,
@@ -508,6 +510,7 @@ def topic_manifest(workload: Workload) -> str:
         "spec": {
             "partitions": workload.partitions,
             "replicationFactor": workload.replication_factor,
+            "deletionPolicy": deletion_policy,
             "config": dict(workload.config),
         },
     }

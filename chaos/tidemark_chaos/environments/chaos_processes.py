@@ -33,6 +33,7 @@ from tidemark_chaos.workload_log import Event, decode_event
 
 PLAIN_TIMEOUT_MS = 5_000  # without idempotence: then the outcome is unknown
 EVENTS = "workload.ndjson"
+POOL = "default/default"
 OVER_LINKS = OF_THE_NETWORK | {FaultName.NODE_DOWN}
 
 
@@ -178,15 +179,18 @@ class ChaosProcesses(ProcessesEnvironment):
             return None
         if place == CONTROLLER:
             return self._cluster.pid
-        known = self._pids.get(place)
-        if known is None or not _is_broker(known, place):
+        return self._broker_pid(self._cluster.pid, place)
+
+    def _broker_pid(self, parent: int, broker_id: int) -> int | None:
+        known = self._pids.get(broker_id)
+        if known is None or not _is_broker(known, broker_id):
             self._pids = {
                 each: pid
-                for pid in child_processes.descendants(self._cluster.pid)
-                for each in range(BROKERS)
+                for pid in child_processes.descendants(parent)
+                for each in range(self.brokers)
                 if _is_broker(pid, each)
             }
-        return self._pids.get(place)
+        return self._pids.get(broker_id)
 
     async def tear_down(self) -> None:
         await super().tear_down()
@@ -238,4 +242,5 @@ class ChaosProcesses(ProcessesEnvironment):
 
 
 def _is_broker(pid: int, broker_id: int) -> bool:
-    return ("--broker-id", str(broker_id)) in pairwise(child_processes.command_line(pid))
+    flags = dict(pairwise(child_processes.command_line(pid)))
+    return (flags.get("--broker-id"), flags.get("--pool")) == (str(broker_id), POOL)

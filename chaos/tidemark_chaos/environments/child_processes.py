@@ -87,7 +87,7 @@ def descendants(pid: int) -> list[int]:
     """Return all living processes below this one (Linux /proc)."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and (parent := _parent_of(int(entry.name))) is not None:
+        if entry.name.isdigit() and (parent := parent_of(int(entry.name))) is not None:
             parents.setdefault(parent, []).append(int(entry.name))
     found, waiting = [], [pid]
     while waiting:
@@ -105,7 +105,8 @@ def command_line(pid: int) -> list[str]:
     return [os.fsdecode(part) for part in data.split(b"\0") if part]
 
 
-def _parent_of(pid: int) -> int | None:
+def parent_of(pid: int) -> int | None:
+    """Return the parent of a living process; None if it has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -18,6 +18,12 @@ from tidemark_chaos.environments.chaos_environment import ChaosEnvironment, Faul
 from tidemark_chaos.environments.chaos_pods import ChaosPods
 from tidemark_chaos.environments.chaos_processes import EVENTS, ChaosProcesses
 from tidemark_chaos.environments.kubectl import Kubectl
+from tidemark_chaos.environments.running_cluster import (
+    ChaosRunningCluster,
+    RunningCluster,
+    find_cluster,
+    not_possible,
+)
 from tidemark_chaos.environments.volumes import why_impossible
 from tidemark_chaos.faults import pod_faults
 from tidemark_chaos.faults.local_faults import LocalFaults, impossible
@@ -55,9 +61,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-f", "--file", type=Path, help="the experiment, a ChaosExperiment")
     parser.add_argument(
         "--on",
-        choices=("local", "kind"),
+        choices=("local", "kind", "dev"),
         default="local",
-        help="processes of this machine, or pods of the checkout's kind cluster (default local)",
+        help="processes of this machine, pods of the checkout's kind cluster, or a `tidemark dev` "
+        "that runs (default local)",
+    )
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        default=Path("tidemark-data"),
+        help="with --on dev: the data directory of that `tidemark dev` (default: ./tidemark-data)",
+    )
+    parser.add_argument(
+        "--break-running-cluster",
+        action="store_true",
+        help="with --on dev: needed, because faults strike a cluster with data of others",
     )
     parser.add_argument("--seed", type=int, help="seed of the schedule (default: that of the file)")
     parser.add_argument(
@@ -82,28 +100,39 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             lambda console: console.print(f"{healed} steps" if healed else "nothing to heal"),
         )
         return EXIT_OK
-    is_on_kind = arguments.on == "kind"
-    experiment = await asyncio.to_thread(_experiment, arguments.file, is_on_kind=is_on_kind)
+    cluster = await find_cluster(arguments.data_dir) if arguments.on == "dev" else None
+    experiment = await asyncio.to_thread(_experiment, arguments.file, arguments.on, cluster)
     seed = experiment.spec.seed if arguments.seed is None else arguments.seed
     if arguments.action == "check":
         planned = list(itertools.islice(schedule(experiment.spec, seed), SHOWN))
         output.result(planned, lambda console: _draw_schedule(console, planned))
         return EXIT_OK
+    if cluster is not None and not arguments.break_running_cluster:
+        raise CommandFailed(
+            f"Faults would strike the cluster that runs on {cluster.data}, and all of its topics.",
+            to_do="add --break-running-cluster, or leave out --on dev for a cluster of its own",
+            exit_code=EXIT_USAGE,
+        )
+    is_left = "its cluster is gone" if cluster is None else "its topic is left"
     report = await until_interrupted(
-        _run(experiment, seed, arguments, output),
-        "The experiment was stopped by SIGTERM. Its faults are healed, its cluster is gone.",
+        _run(experiment, seed, arguments, output, cluster),
+        f"The experiment was stopped by SIGTERM. Its faults are healed, {is_left}.",
     )
     output.result(report, lambda console: _draw(console, report, arguments.out))
     return EXIT_OK if report.verdict is Verdict.PASSED else EXIT_FAILED
 
 
 async def _run(
-    experiment: ChaosExperiment, seed: int, arguments: argparse.Namespace, output: Output
+    experiment: ChaosExperiment,
+    seed: int,
+    arguments: argparse.Namespace,
+    output: Output,
+    cluster: RunningCluster | None,
 ) -> ChaosReport:
     out: Path = arguments.out.resolve()
     await asyncio.to_thread(out.mkdir, parents=True, exist_ok=True)
     journal = HealJournal(out)
-    environment, faults = await _place(experiment.spec, arguments.on, out, journal)
+    environment, faults = await _place(experiment.spec, arguments.on, out, journal, cluster)
     chaos = ChaosRun(experiment, seed, environment, faults, output.remark)
     output.remark(f"{experiment.metadata.name}: seed {seed}. {environment.opening}")
     try:
@@ -112,6 +141,8 @@ async def _run(
         journal.close()
     file = shlex.quote(os.fsencode(arguments.file).decode(errors="replace"))
     where = "" if arguments.on == "local" else f" --on {arguments.on}"
+    if cluster is not None:
+        where += f" --data-dir {shlex.quote(str(arguments.data_dir))} --break-running-cluster"
     command = f"tidemark chaos run -f {file} --seed {seed}{where}"
     version = importlib.metadata.version("tidemark")
     report = chaos_report(experiment, seed, seen, command=command, version=version)
@@ -120,13 +151,21 @@ async def _run(
 
 
 async def _place(
-    spec: ExperimentSpec, on: str, out: Path, journal: HealJournal
+    spec: ExperimentSpec,
+    on: str,
+    out: Path,
+    journal: HealJournal,
+    cluster: RunningCluster | None,
 ) -> tuple[ChaosEnvironment, Faults]:
     """Return where the experiment runs, and what strikes there."""
     if on == "kind":
         pods = ChaosPods(spec, kubectl=await Kubectl.of_rig(), events=out / EVENTS)
         return pods, PodFaults(pods)
-    processes = ChaosProcesses(spec, out=out, journal=journal)
+    processes = (
+        ChaosProcesses(spec, out=out, journal=journal)
+        if cluster is None
+        else ChaosRunningCluster(spec, cluster, out=out, journal=journal)
+    )
     return processes, LocalFaults(processes, journal)
 
 
@@ -141,7 +180,7 @@ def _heal(out: Path, output: Output) -> int:
         ) from error
 
 
-def _experiment(path: Path | None, *, is_on_kind: bool) -> ChaosExperiment:
+def _experiment(path: Path | None, on: str, cluster: RunningCluster | None) -> ChaosExperiment:
     """Read the file and check that it is possible there. Raises CommandFailed."""
     if path is None or not path.is_file():
         raise CommandFailed(
@@ -160,11 +199,7 @@ def _experiment(path: Path | None, *, is_on_kind: bool) -> ChaosExperiment:
     except UnicodeDecodeError as error:
         problems = [str(error)]
     if spec is not None:
-        problems += (
-            pod_faults.impossible(spec)
-            if is_on_kind
-            else impossible(spec, ChaosProcesses.brokers, volumes=why_impossible())
-        )
+        problems += _impossible(spec, on, cluster)
     if problems:
         raise CommandFailed(
             "\n".join([f"{path} was rejected, nothing was started:", *problems]),
@@ -172,6 +207,15 @@ def _experiment(path: Path | None, *, is_on_kind: bool) -> ChaosExperiment:
             exit_code=EXIT_USAGE,
         )
     return experiment
+
+
+def _impossible(spec: ExperimentSpec, on: str, cluster: RunningCluster | None) -> Sequence[str]:
+    """Return a sentence for each part of an experiment that its place cannot do."""
+    if on == "kind":
+        return pod_faults.impossible(spec)
+    if cluster is not None:
+        return [*impossible(spec, cluster.brokers), *not_possible(spec)]
+    return impossible(spec, ChaosProcesses.brokers, volumes=why_impossible())
 
 
 def _draw_schedule(console: Console, planned: Sequence[PlannedFault]) -> None:
