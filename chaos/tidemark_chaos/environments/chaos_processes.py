@@ -230,9 +230,16 @@ class ChaosProcesses(ProcessesEnvironment):
 
     def _remove_data(self) -> None:
         for volume in self.volumes.values():
-            if self.keeps_data and volume.path.is_mount():
-                volume.keep()
-            volumes.unmount(volume.path)
+            try:
+                if self.keeps_data and volume.path.is_mount():
+                    volume.keep()
+                volumes.unmount(volume.path)
+            except VolumeError as error:
+                raise CommandFailed(
+                    expected=f"{volume.path} to be unmounted",
+                    found=str(error),
+                    to_do=f"end what uses it, then: umount {volume.path}",
+                ) from error
         if not self.keeps_data:
             super()._remove_data()
 

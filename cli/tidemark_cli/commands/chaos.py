@@ -24,7 +24,7 @@ from tidemark_chaos.environments.running_cluster import (
     find_cluster,
     not_possible,
 )
-from tidemark_chaos.environments.volumes import why_impossible
+from tidemark_chaos.environments.volumes import VolumeError, why_impossible
 from tidemark_chaos.faults import pod_faults
 from tidemark_chaos.faults.local_faults import LocalFaults, impossible
 from tidemark_chaos.faults.pod_faults import PodFaults
@@ -177,6 +177,12 @@ def _heal(out: Path, output: Output) -> int:
             f"{str(error)[0].upper()}{str(error)[1:]}.",
             to_do="wait for its end, stop it with Ctrl-C, or choose another --out",
             exit_code=EXIT_USAGE,
+        ) from error
+    except VolumeError as error:
+        raise CommandFailed(
+            expected="the volumes of an earlier run to be unmounted",
+            found=str(error),
+            to_do="end the processes that use them, then run `tidemark chaos heal` again",
         ) from error
 
 
