@@ -89,7 +89,7 @@ def not_possible(spec: ExperimentSpec) -> list[str]:
         elif fault.target.role is Role.CONTROLLER and fault.kind in OF_WHO_STARTED_IT:
             problems.append(
                 f"{place}: {fault.kind} of the controller is not possible on a running cluster:"
-                " whoever started it would have to start it again; use pause"
+                " the command that started it would have to run again; use pause"
             )
     return problems
 
