@@ -43,7 +43,7 @@ def check_group(
             log = found.get(event.partition, {})
             skipped += _skipped_below(event, partition, log)
     lost = [
-        f"partition {number}: position {partition.acknowledged} was committed, {at_end} is left"
+        f"{number}: position {partition.acknowledged} was committed, {at_end} is left"
         for number, partition in sorted(partitions.items())
         if (at_end := committed.get(number, 0)) < partition.acknowledged
     ]
@@ -67,7 +67,7 @@ def _skipped_below(
     if event.outcome == ACKNOWLEDGED:
         partition.acknowledged = max(partition.acknowledged, event.position)
     return [
-        f"partition {event.partition}: member {event.member} committed position {event.position},"
-        f" but no member received record {log[offset]} at offset {offset}"
+        f"{event.partition}: member {event.member} committed position {event.position}, but no"
+        f" member received record {log[offset]} at offset {offset}"
         for offset in missing
     ]

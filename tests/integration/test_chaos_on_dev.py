@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tidemark_chaos.environments.chaos_processes import EVENTS
 from tidemark_chaos.heal_journal import JOURNAL
+from tidemark_chaos.workload_log import ACKNOWLEDGED, GroupCommitted, decode_event
 
 from tests.support.local_cluster import LocalCluster, running
 from tests.support.waiting import wait_for
@@ -72,6 +74,9 @@ def test_a_running_cluster_is_struck_with_consent_and_left_as_it_was(
     ended = chaos("run", tmp_path, cluster.data_dir, CONSENT)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     report = json.loads((tmp_path / "out" / "report.json").read_bytes())
+    events = map(decode_event, (tmp_path / "out" / EVENTS).read_bytes().splitlines())
+    commits = [event for event in events if isinstance(event, GroupCommitted)]
+    assert {event.partition for event in commits if event.outcome == ACKNOWLEDGED} == {0, 1, 2}
     kill, *_ = report["faults"]
     assert (report["verdict"], report["lost"]) == ("PASSED", 0)
     assert kill["fullIsrMs"] > 0

@@ -48,7 +48,7 @@ def test_a_commit_past_a_record_that_no_member_received_is_told_once(outcome: st
     (skipped,) = check_group(events, LOG, {0: 5})
     assert (skipped.name, skipped.count) == (SKIPPED, 2)
     assert skipped.samples[0] == (
-        "partition 0: member 0 committed position 5, but no member received record 102 at offset 2"
+        "0: member 0 committed position 5, but no member received record 102 at offset 2"
     )
 
 
