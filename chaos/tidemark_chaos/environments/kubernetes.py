@@ -236,8 +236,8 @@ class KindEnvironment:
     async def pause_operator(self, seconds: float) -> Fault:
         """Stop the operator replica that holds the Lease; its node resumes it after a time."""
         pod = await self._leading_operator()
-        name, namespace = str(pod["metadata"]["name"]), str(pod["metadata"]["namespace"])
-        script = node_scripts.pause_script(name, namespace, seconds)
+        name = str(pod["metadata"]["name"])
+        script = node_scripts.pause_script(str(pod["metadata"]["uid"]), seconds)
         done_ns = await self._kubectl.in_node(str(pod["spec"]["nodeName"]), script)
         return Fault(int(done_ns) / 1e6, f"SIGSTOP of pod {name} for {seconds:g} s")
 

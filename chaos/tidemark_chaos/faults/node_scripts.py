@@ -15,6 +15,7 @@ from tidemark_chaos.spec import Direction
 
 Rule = tuple[str, ...]
 WAIT_SECONDS = 5  # for another process that changes rules
+STOP = "kill -STOP $pids"
 DONE = "date +%s%N"
 
 
@@ -53,13 +54,15 @@ def heal_script(rules: Sequence[Rule]) -> str:
     return "; ".join(f"{_iptables('--delete', rule)} 2> /dev/null || true" for rule in rules)
 
 
-def pause_script(pod: str, namespace: str, seconds: float) -> str:
-    """Return a script that stops the processes of a pod's containers and resumes them."""
-    labels = f"--label io.kubernetes.pod.name={pod} --label io.kubernetes.pod.namespace={namespace}"
-    inspect = "crictl inspect --output go-template --template '{{.info.pid}}'"
-    find = f"pids=$({inspect} $(crictl ps --quiet {labels}))"
+def pause_script(pod_uid: str, seconds: float) -> str:
+    """Return a script that stops all processes of a pod and resumes them.
+
+    They are found by their control group, which has the UID in its name.
+    """
+    names = f"{pod_uid}|{pod_uid.replace('-', '_')}"
+    find = f"pids=$(grep -lE '{names}' /proc/[0-9]*/cgroup 2> /dev/null | cut -d / -f 3)"
     return "\n".join(
-        ("set -e", find, _later(seconds, "kill -CONT $pids"), "kill -STOP $pids", DONE)
+        (find, "set -e", 'test -n "$pids"', _later(seconds, "kill -CONT $pids"), STOP, DONE)
     )
 
 

@@ -157,29 +157,32 @@ def test_packets_are_dropped_in_the_directions_of_the_pod(
 
 
 @pytest.mark.parametrize(
-    ("script", "done"),
+    ("script", "done", "undone"),
     [
-        (cut_script([("-s", "a"), ("-d", "a")], 0.5), ["insert -s a", "insert -d a"]),
-        (pause_script("operator-1", "system", 0.5), []),
+        (
+            cut_script([("-s", "a"), ("-d", "a")], 0.5),
+            ["insert -s a", "insert -d a"],
+            ["delete -s a", "delete -d a"],
+        ),
+        (pause_script("a-b", 0.5), ["kill -STOP 17 18"], ["kill -CONT 17 18"]),
     ],
+    ids=["cut", "pause"],
 )
-def test_a_script_is_undone_by_its_own_timer(script: str, done: list[str], tmp_path: Path) -> None:
-    """Played by a shell whose iptables, crictl and kill only say what they are asked for."""
+def test_a_script_is_undone_by_its_own_timer(
+    script: str, done: list[str], undone: list[str], tmp_path: Path
+) -> None:
+    """Played by a shell whose iptables, grep and kill only say what they are asked for."""
     said = tmp_path / "said"
     commands = f"""
         iptables() {{ echo "$3 $5 $6" | sed s/--// >> {said}; }}
-        crictl() {{ echo 17; }}
-        kill() {{ echo "kill $*" >> {said}; }}
+        grep() {{ test "$2" = "a-b|a_b" && echo /proc/17/cgroup && echo /proc/18/cgroup; }}
+        kill() {{ echo "kill" $* >> {said}; }}
     """
     command = ("bash", "-c", f"{commands}\n{script}")
     ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     assert int(ended.stdout) > 1e18
-    stop = ["kill -STOP 17"] if not done else []
-    assert said.read_text().splitlines() == [*done, *stop]
-    undone = [line.replace("insert", "delete") for line in done] or ["kill -CONT 17"]
-    wait_for(
-        "the timer", lambda: said.read_text().splitlines()[len(undone) :] == undone, seconds=20
-    )
+    assert said.read_text().splitlines() == done
+    wait_for("the timer", lambda: said.read_text().splitlines()[len(done) :] == undone, seconds=20)
 
 
 def test_pods_are_restarted_in_turn_and_each_is_back_before_the_next() -> None:
