@@ -113,10 +113,10 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             to_do="add --break-running-cluster, or leave out --on dev for a cluster of its own",
             exit_code=EXIT_USAGE,
         )
-    is_left = "its cluster is gone" if cluster is None else "its topic is left"
+    is_gone = "its cluster is gone" if cluster is None else "its topic is deleted"
     report = await until_interrupted(
         _run(experiment, seed, arguments, output, cluster),
-        f"The experiment was stopped by SIGTERM. Its faults are healed, {is_left}.",
+        f"The experiment was stopped by SIGTERM. Its faults are healed, {is_gone}.",
     )
     output.result(report, lambda console: _draw(console, report, arguments.out))
     return EXIT_OK if report.verdict is Verdict.PASSED else EXIT_FAILED
