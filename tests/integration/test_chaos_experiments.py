@@ -43,6 +43,25 @@ NETWORK = """\
     - {kind: network-cut, target: {role: leader}, from: [controller], for: 5s}
     - {kind: network-delay, target: {role: follower}, delay: 200ms, for: 2s}
 """
+DISKS = """\
+  rounds: 3
+  quiet: 500ms
+  workload: {recordsPerSecond: 50}
+  faults:
+    - {kind: disk-full, target: {role: leader}, for: 2s}
+    - {kind: disk-slow, target: {role: leader}, delay: 500ms, for: 3s}
+    - {kind: disk-error, target: {role: leader}, for: 2s}
+"""
+NODES = """\
+  rounds: 4
+  quiet: 500ms
+  workload: {recordsPerSecond: 50, groupConsumers: 2}
+  faults:
+    - {kind: node-down, target: {role: leader}, for: 5s}
+    - {kind: network-loss, target: {role: follower}, loss: 0.3, for: 3s}
+    - {kind: bandwidth, target: {role: leader}, bytesPerSecond: 1000, for: 3s}
+    - {kind: api-server-outage, target: {role: controller}, for: 2s}
+"""
 GUARDED = """\
   rounds: 5
   quiet: 500ms
@@ -105,6 +124,35 @@ def test_links_are_cut_and_delayed_and_heal(tmp_path: Path) -> None:
     assert cut["text"] == f"broker {cut['brokers'][0]} disconnected from controller for 5 s"
     # What a follower is slow by, a record with acks=all waits for.
     assert slow["latencyDuring"]["p50Ms"] > 100 > slow["latencyBefore"]["p50Ms"]
+
+
+def test_disks_are_full_slow_and_broken_and_heal(tmp_path: Path) -> None:
+    out, file = tmp_path / "out", experiment(tmp_path, DISKS)
+    if why_impossible():
+        ended = chaos("run", "-f", str(file), "--out", str(out))
+        assert (ended.returncode, ended.stderr.count(why_impossible())) == (2, 3)
+        return
+    ended = chaos("run", "-f", str(file), "--out", str(out))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    full, slow, broken = json.loads((out / "report.json").read_bytes())["faults"]
+    assert full["writeGapMs"] > 1500, "a leader without space rejects records"
+    assert slow["latencyDuring"]["p99Ms"] > 300 > slow["latencyBefore"]["p50Ms"]
+    assert 0 < broken["electMs"] < 2000 <= broken["healedMs"] < broken["fullIsrMs"]
+    assert str(tmp_path) not in Path("/proc/mounts").read_text()
+    assert not (out / "data").exists()
+
+
+def test_nodes_are_down_links_are_bad_and_the_store_is_locked(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ended = chaos("run", "-f", str(experiment(tmp_path, NODES)), "--out", str(out))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    down, lossy, narrow, outage = json.loads((out / "report.json").read_bytes())["faults"]
+    assert 1000 < down["electMs"] < 5000 <= down["healedMs"] < down["fullIsrMs"], (
+        "its peers are not told of its end, so its session has to expire"
+    )
+    assert lossy["latencyDuring"]["p99Ms"] > 150 > lossy["latencyBefore"]["p50Ms"]
+    assert narrow["latencyDuring"]["p99Ms"] > 2 * narrow["latencyBefore"]["p50Ms"]
+    assert (outage["brokers"], outage["writeGapMs"] < 1500) == ([], True)
 
 
 def test_a_guard_aborts_heals_and_still_verifies(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import ctypes
 import os
 import signal
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,7 +80,8 @@ async def stop(process: asyncio.subprocess.Process | None) -> None:
         async with asyncio.timeout(STOP_SECONDS):
             await process.wait()
     except TimeoutError:
-        process.kill()
+        with suppress(ProcessLookupError):  # it ended just now
+            process.kill()
         await process.wait()
 
 
