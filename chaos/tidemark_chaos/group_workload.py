@@ -19,7 +19,7 @@ from tidemark_chaos.workload_log import (
 )
 
 PAUSE_SECONDS = 0.1
-DRAIN_SECONDS = 20.0  # longer than a session of a member that died
+DRAIN_SECONDS = 30.0  # longer than a session of a member that died
 DRAIN_POLL_SECONDS = 0.1
 
 
@@ -51,18 +51,26 @@ class GroupWorkload:
             for number in range(self._members)
         ]
 
-    async def drain(self, ends: dict[int, int]) -> None:
-        """Wait for a time until positions have come to these ends."""
+    async def drain(self, ends: dict[int, int]) -> dict[int, int]:
+        """Wait for a time until positions have come to these ends; return those that have not."""
         until = time.monotonic() + DRAIN_SECONDS
-        while time.monotonic() < until:
-            if all(self.positions.get(partition, 0) >= end for partition, end in ends.items()):
-                return
+        while True:
+            behind = {
+                partition: position
+                for partition, end in ends.items()
+                if (position := self.positions.get(partition, 0)) < end
+            }
+            if not behind or time.monotonic() > until:
+                return behind
             await asyncio.sleep(DRAIN_POLL_SECONDS)
 
     async def stop(self) -> None:
+        """Let all members leave. Raises what a member ended with."""
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for ended in await asyncio.gather(*self._tasks, return_exceptions=True):
+            if isinstance(ended, Exception):
+                raise ended
 
     async def _consume(self, member: int) -> None:
         consumer = GroupConsumer(

@@ -179,7 +179,10 @@ class WorkloadRun:
                 task.cancel()
         await asyncio.gather(*(self._read_the_rest(*place) for place in places))
         if self._settings.group_consumers:
-            await group.drain({partition: self._read_to["", partition] for partition in partitions})
+            ends = {partition: self._read_to["", partition] for partition in partitions}
+            for partition, position in (await group.drain(ends)).items():
+                text = f"the group's position stays at {position}, expected {ends[partition]}"
+                self._complain(partition, text)
             await group.stop()
         finished = Finished(
             self._clock.now_ms(),

@@ -47,7 +47,7 @@ def consumed(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> list[
                     now_ms=lambda: 1.0,
                 )
                 group.start()
-                await group.drain({0: 10})
+                assert await group.drain({0: 10}) == {}
                 await group.stop()
                 assert group.positions == {0: 10}
             await server.close()
@@ -92,6 +92,26 @@ def test_a_commit_that_was_rejected_is_recorded_as_that(monkeypatch: pytest.Monk
     coordinator.next_commits = [rejected]
     events = consumed(coordinator, monkeypatch)
     assert events[1] == GroupCommitted(1.0, 0, 0, 4, REFUSED, "ILLEGAL_GENERATION")
+
+
+def test_a_group_that_does_not_come_to_the_end_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def experiment() -> dict[int, int]:
+        async with FakeCluster() as brokers, TidemarkClient(brokers.urls) as client:
+            group = GroupWorkload(
+                client,
+                group="readers",
+                topic=TOPIC,
+                members=1,
+                write=lambda _: None,
+                now_ms=lambda: 1.0,
+            )
+            group.start()
+            behind = await group.drain({0: 10, 1: 0})
+            await group.stop()
+            return behind
+
+    monkeypatch.setattr(group_workload, "DRAIN_SECONDS", 0.1)
+    assert asyncio.run(asyncio.wait_for(experiment(), HANG_SECONDS)) == {0: 0}
 
 
 def test_a_page_that_skips_records_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
