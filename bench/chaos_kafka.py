@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
@@ -24,6 +24,7 @@ from confluent_kafka.cimpl import NewTopic
 from tidemark_chaos.environments import child_processes
 from tidemark_chaos.environments.chaos_environment import Notify
 from tidemark_chaos.environments.processes import HOST, PortRange
+from tidemark_chaos.environments.volumes import Volume
 from tidemark_chaos.faults.local_faults import impossible
 from tidemark_chaos.heal_journal import HealJournal
 from tidemark_chaos.history_checker import check as check_history
@@ -110,7 +111,8 @@ class KafkaProcesses:
         self.keeps_data = False
         self.links = Links(lambda _: None, ())
         self._out = out
-        self._directory = out / "data"
+        self.data = self._directory = out / "data"
+        self.volumes: Mapping[int, Volume] = {}  # disk faults are not played here
         self._events = out / "workload.ndjson"
         self._journal = journal
         self._jars = jars

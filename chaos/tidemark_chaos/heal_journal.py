@@ -1,7 +1,7 @@
 """Write down what has to be undone before it is done, so that another process can undo it.
 
 A runner that was killed leaves its journal. A process is named by its id and the time of its start:
-an id that another process got since is never signalled.
+an id that another process got since is never signalled. A volume is named by its path.
 """
 
 import os
@@ -14,16 +14,25 @@ from typing import Literal
 
 import msgspec
 
+from tidemark_chaos.environments import volumes
+
 JOURNAL = "heal-journal.json"
 STOP_SECONDS = 40.0  # brokers without their operator end within 15 s
 POLL_SECONDS = 0.05
 
 
-class Undo(msgspec.Struct, frozen=True):
-    action: Literal["resume", "stop"]  # SIGCONT; SIGTERM, then SIGKILL
+OfProcess = Literal["resume", "kill", "stop"]  # SIGCONT; SIGKILL; SIGTERM, then SIGKILL
+OfPath = Literal["thaw", "delete", "unmount"]
+# What is paused or waits for a disk cannot stop; a volume in use cannot be unmounted.
+ORDER: tuple[OfProcess | OfPath, ...] = ("resume", "thaw", "delete", "kill", "stop", "unmount")
+
+
+class Undo(msgspec.Struct, frozen=True, omit_defaults=True):
+    action: OfProcess | OfPath
     pid: int
     started: int  # in clock ticks since the boot of the machine
     what: str  # of which broker or part it is
+    path: str = ""  # instead of a process
 
 
 class _Stored(msgspec.Struct):
@@ -43,14 +52,24 @@ class HealJournal:
         self._path = directory / JOURNAL
         self._undo: list[Undo] = []
 
-    def add(self, action: Literal["resume", "stop"], pid: int, what: str) -> None:
+    def add(self, action: OfProcess, pid: int, what: str) -> None:
         started = start_time(pid)
         if started is not None:
             self._undo.append(Undo(action, pid, started, what))
             self._write()
 
-    def remove(self, action: Literal["resume", "stop"], pid: int) -> None:
+    def remove(self, action: OfProcess, pid: int) -> None:
         self._undo = [each for each in self._undo if (each.action, each.pid) != (action, pid)]
+        self._write()
+
+    def add_path(self, action: OfPath, path: Path, what: str) -> None:
+        self._undo.append(Undo(action, 0, 0, what, str(path)))
+        self._write()
+
+    def remove_path(self, action: OfPath, path: Path) -> None:
+        self._undo = [
+            each for each in self._undo if (each.action, each.path) != (action, str(path))
+        ]
         self._write()
 
     def close(self) -> None:
@@ -79,16 +98,30 @@ def heal(directory: Path, tell: Callable[[str], None]) -> int:
         return 0
     if start_time(stored.runner) == stored.runner_started:
         raise RunnerAlive(f"process {stored.runner} runs an experiment in {directory}")
-    living = [each for each in stored.undo if start_time(each.pid) == each.started]
-    for each in sorted(living, key=lambda each: each.action):  # resume first: then it can stop
-        tell(f"{each.action} {each.what} (process {each.pid})")
-        with suppress(ProcessLookupError):
-            if each.action == "resume":
-                os.kill(each.pid, signal.SIGCONT)
-            else:
-                _stop(each)
+    living = [each for each in stored.undo if each.path or start_time(each.pid) == each.started]
+    for each in sorted(living, key=lambda each: ORDER.index(each.action)):
+        tell(f"{each.action} {each.what} ({each.path or f'process {each.pid}'})")
+        _undo(each)
     path.unlink(missing_ok=True)
     return len(living)
+
+
+def _undo(step: Undo) -> None:
+    path = Path(step.path)
+    with suppress(ProcessLookupError):
+        match step.action:
+            case "resume":
+                os.kill(step.pid, signal.SIGCONT)
+            case "kill":
+                os.kill(step.pid, signal.SIGKILL)
+            case "stop":
+                _stop(step)
+            case "thaw":
+                volumes.thaw(path)
+            case "delete":
+                path.unlink(missing_ok=True)
+            case "unmount":
+                volumes.unmount(path)
 
 
 def _stop(undo: Undo) -> None:

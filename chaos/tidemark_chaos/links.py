@@ -4,10 +4,16 @@ Every connection between two of them goes through a proxy of ours. A cut directi
 and rejects nothing: bytes, ends and resets that were on their way wait, and arrive late when the
 cut heals, as with TCP. Only a new connection differs from a real cut: it is accepted here, and then
 carries nothing. A delayed direction keeps its order. Clients' connections are not proxied.
+
+Proxies carry streams, not packets, so loss is what TCP makes of it: the last segment of what was
+sent at once is lost with a probability, and is sent again after a timeout that doubles while it is
+lost again. All that follows on the connection waits for it. A segment that others follow costs
+about a round trip, which is nothing on one machine, and is not counted.
 """
 
 import asyncio
 import contextlib
+import random
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -15,6 +21,8 @@ CONTROLLER = -1
 Place = int  # CONTROLLER, or a broker id
 CHUNK_BYTES = 65536
 MAX_CHUNKS = 64  # of one direction of a connection that are on their way
+RETRANSMISSION_SECONDS = 0.2  # Linux's least timeout
+MAX_RETRANSMISSIONS = 6  # 12.6 s: broker and controller have given up the connection long before
 
 
 class Links:
@@ -25,6 +33,10 @@ class Links:
         self._places = tuple(places)
         self._cuts: frozenset[tuple[Place, Place]] = frozenset()
         self._delays: dict[tuple[Place, Place], float] = {}
+        self._losses: dict[tuple[Place, Place], float] = {}
+        self._rates: dict[tuple[Place, Place], int] = {}
+        self._free_at: dict[tuple[Place, Place], float] = {}  # of limited ones, in the loop's time
+        self._chance = random.Random(0)
         self._changed = asyncio.Event()
         self._servers: list[asyncio.Server] = []
         self._connections: set[asyncio.Task[None]] = set()
@@ -38,6 +50,15 @@ class Links:
     def delay(self, seconds: Mapping[tuple[Place, Place], float]) -> None:
         """Delay these (from, to) and no others from now on."""
         self._delays = dict(seconds)
+
+    def lose(self, parts: Mapping[tuple[Place, Place], float]) -> None:
+        """Lose this part of the segments of these (from, to) and no others from now on."""
+        self._losses = dict(parts)
+
+    def limit(self, bytes_per_second: Mapping[tuple[Place, Place], int]) -> None:
+        """Limit these (from, to), each over all its connections, and no others from now on."""
+        self._rates = dict(bytes_per_second)
+        self._free_at.clear()
 
     async def open_link(
         self, port: int, to: Place, to_port: int, *, dialer: Place | None = None
@@ -109,7 +130,7 @@ class Links:
                 data = await reader.read(CHUNK_BYTES)
             except OSError:
                 data = b""
-            await on_its_way.put((loop.time() + self._delay(source, to), data))
+            await on_its_way.put((self._due(loop.time(), len(data), source, to), data))
             if not data:
                 return
 
@@ -133,10 +154,18 @@ class Links:
                 writer.write(data)
                 await writer.drain()
 
-    def _delay(self, source: Place | None, to: Place | None) -> float:
+    def _due(self, now: float, size: int, source: Place | None, to: Place | None) -> float:
+        """Return when bytes that are sent now arrive."""
         if source is None or to is None:
-            return 0.0
-        return self._delays.get((source, to), 0.0)
+            return now
+        way = (source, to)
+        due = now + self._delays.get(way, 0.0)
+        if (rate := self._rates.get(way)) is not None:
+            self._free_at[way] = max(now, self._free_at.get(way, 0.0)) + size / rate
+            due += self._free_at[way] - now
+        if (loss := self._losses.get(way)) is not None:
+            due += retransmission_seconds(loss, self._chance.random)
+        return due
 
     async def _until_open(self, source: Place | None, to: Place | None) -> None:
         while (source, to) in self._cuts:
@@ -154,6 +183,14 @@ class Links:
             if pid is not None and has_socket(pid, inode):
                 return place
         return None
+
+
+def retransmission_seconds(loss: float, draw: Callable[[], float]) -> float:
+    """Return how late a segment arrives that is lost with this probability each time."""
+    lost = 0
+    while lost < MAX_RETRANSMISSIONS and draw() < loss:
+        lost += 1
+    return RETRANSMISSION_SECONDS * ((1 << lost) - 1)
 
 
 def socket_inode(local_port: int, remote_port: int) -> int | None:

@@ -20,7 +20,14 @@ from tidemark_chaos.environments.chaos_environment import ChaosEnvironment, Faul
 from tidemark_chaos.guards import GuardWatch
 from tidemark_chaos.online_check import OnlineCheck
 from tidemark_chaos.schedule import PlannedFault, schedule
-from tidemark_chaos.spec import LASTING, ChaosExperiment, FaultName, Role, seconds
+from tidemark_chaos.spec import (
+    LASTING,
+    RESTARTED_AFTER,
+    ChaosExperiment,
+    FaultName,
+    Role,
+    seconds,
+)
 from tidemark_chaos.targets import NoTarget, choose, led_by
 from tidemark_chaos.timeline import Timeline
 from tidemark_chaos.verification import VerifyReport
@@ -172,7 +179,7 @@ class ChaosRun:
                 await self._play_timed()
             else:
                 await self._play_in_turn()
-            await self._recover((), {}, _now_ms())
+            await self._recover((), {})
             if all(fault.skipped for fault in self._seen.faults):
                 self._problem("no fault was injected, so the experiment shows nothing")
         except CommandFailed as failed:
@@ -242,10 +249,10 @@ class ChaosRun:
         finally:
             del self._struck[fault.number]
         if rests:
-            restarted = () if fault.kind in LASTING else brokers
+            restarted = () if fault.kind in LASTING - RESTARTED_AFTER else brokers
             if fault.role is Role.CONTROLLER and fault.kind is not FaultName.PAUSE:
                 restarted = ()
-            await self._recover(restarted, epochs, record.heal_ms or record.begin_ms)
+            await self._recover(restarted, epochs)
             record.recovered_ms = _now_ms()
             took_ms = record.recovered_ms - record.begin_ms
             self._tell_at(record.recovered_ms, f"all replicas in sync again after {took_ms:.0f} ms")
@@ -272,20 +279,23 @@ class ChaosRun:
                     return None
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _recover(
-        self, restarted: tuple[int, ...], epochs: dict[int, int], since_ms: float
-    ) -> None:
-        """Wait until all replicas are in sync and all partitions acknowledge.
+    async def _recover(self, restarted: tuple[int, ...], epochs: dict[int, int]) -> None:
+        """Wait until all replicas are in sync and all partitions acknowledge after that.
 
         `restarted` are brokers whose new process is waited for. Raises CommandFailed.
         """
+        full_ms: float | None = None
 
         async def is_recovered() -> bool:
+            nonlocal full_ms
             now = _epochs(self._status)
             if not self._is_full() or any(now.get(b, -1) <= epochs.get(b, -1) for b in restarted):
+                full_ms = None
                 return False
+            # Not since the fault began: a broker that ends in order still acknowledges meanwhile.
+            full_ms = full_ms or _now_ms()
             gaps = self._seen.series.gaps_ms(_now_ms())
-            limit_ms = _now_ms() - since_ms
+            limit_ms = _now_ms() - full_ms
             return len(gaps) == self._spec.workload.partitions and all(
                 gap < limit_ms for gap in gaps.values()
             )

@@ -39,6 +39,8 @@ class PlannedFault:
     from_: tuple[Party, ...] = ()
     direction: Direction = Direction.BOTH
     delay_seconds: float = 0.0
+    loss: float = 0.0
+    bytes_per_second: int = 0
 
     @property
     def detail(self) -> str:
@@ -50,6 +52,10 @@ class PlannedFault:
             parts.append(f"{self.direction}bound")
         if self.delay_seconds:
             parts.append(f"by {self.delay_seconds:g} s")
+        if self.loss:
+            parts.append(f"{self.loss:.0%} lost")
+        if self.bytes_per_second:
+            parts.append(f"to {self.bytes_per_second} B/s")
         if self.count > 1:
             parts.append(f"{self.count} brokers")
         if self.for_seconds:
@@ -112,4 +118,6 @@ def _planned(
         from_=fault.from_ if fault.kind in OF_THE_NETWORK else (),
         direction=fault.direction,
         delay_seconds=fault.delay_seconds,
+        loss=fault.loss or 0.0,
+        bytes_per_second=fault.bytes_per_second or 0,
     )

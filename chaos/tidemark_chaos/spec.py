@@ -15,6 +15,8 @@ import msgspec
 from msgspec import Meta
 from tidemark_protocol.manifests import UnreadableManifest, read_objects
 
+from tidemark_chaos.spec_fields import Problem, readable_fields
+
 API_VERSION = "tidemark.dev/v1alpha1"
 KIND = "ChaosExperiment"
 DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
@@ -72,9 +74,20 @@ LASTING = frozenset(FaultName) - {
     FaultName.ROLLING_RESTART,
     FaultName.POD_DELETE,
 }
-OF_THE_CONTROLLER = frozenset({FaultName.KILL, FaultName.TERMINATE, FaultName.PAUSE})
-
-OF_THE_NETWORK = frozenset({FaultName.NETWORK_CUT, FaultName.NETWORK_DELAY})
+OF_THE_CONTROLLER = frozenset(
+    {FaultName.KILL, FaultName.TERMINATE, FaultName.PAUSE, FaultName.API_SERVER_OUTAGE}
+)
+OF_THE_NETWORK = frozenset(
+    {
+        FaultName.NETWORK_CUT,
+        FaultName.NETWORK_DELAY,
+        FaultName.NETWORK_LOSS,
+        FaultName.BANDWIDTH,
+    }
+)
+OF_THE_DISK = frozenset({FaultName.DISK_FULL, FaultName.DISK_SLOW, FaultName.DISK_ERROR})
+# After these the broker starts again, as after a kill.
+RESTARTED_AFTER = frozenset({FaultName.NODE_DOWN, FaultName.DISK_ERROR})
 
 Positive = Annotated[int, Meta(ge=1)]
 
@@ -100,7 +113,9 @@ class FaultSpec(_Struct, frozen=True):
     for_: str | None = msgspec.field(default=None, name="for")
     from_: tuple[Party, ...] = msgspec.field(default=tuple(Party), name="from")  # network only
     direction: Direction = Direction.BOTH  # network only
-    delay: str | None = None  # network-delay only
+    delay: str | None = None  # network-delay and disk-slow only
+    loss: Annotated[float, Meta(gt=0, le=0.9)] | None = None  # network-loss only
+    bytes_per_second: Positive | None = None  # bandwidth only
 
     @property
     def delay_seconds(self) -> float:
@@ -114,7 +129,8 @@ class FaultSpec(_Struct, frozen=True):
     def away_seconds(self) -> float:
         """Return how long its brokers count as away, at least."""
         if self.kind in LASTING:
-            return self.for_seconds
+            restart = RESTART_SECONDS if self.kind in RESTARTED_AFTER else 0.0
+            return self.for_seconds + restart
         each = RESTART_SECONDS * (2 if self.kind is FaultName.KILL_TWICE else 1)
         return each * 4 if self.kind is FaultName.ROLLING_RESTART else each
 
@@ -128,6 +144,7 @@ class Workload(_Struct, frozen=True):
     idempotence: bool = True
     producers: Annotated[int, Meta(ge=1, le=1000)] = 32  # of a partition: its records in flight
     consumers: Annotated[int, Meta(ge=1, le=9)] = 2  # of a partition: all but one near a rack
+    group_consumers: Annotated[int, Meta(ge=0, le=9)] = 0  # members of one consumer group
     records_per_second: Annotated[float, Meta(gt=0, le=1000)] = 100.0  # of a partition
 
 
@@ -189,11 +206,15 @@ class ChaosExperiment(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class InvalidExperiment(Exception):
-    """An error that holds a sentence for each problem of an experiment."""
+    """An error that holds a sentence for each problem of an experiment.
 
-    def __init__(self, problems: Sequence[str]) -> None:
+    `spec` is what could be read, for the checks of an environment: defaults stand for the rest.
+    """
+
+    def __init__(self, problems: Sequence[str], spec: ExperimentSpec | None = None) -> None:
         super().__init__("; ".join(problems))
         self.problems = tuple(problems)
+        self.spec = spec
 
 
 def seconds(text: str) -> float:
@@ -218,17 +239,7 @@ def parse_experiment(text: str) -> ChaosExperiment:
     if (document.get("apiVersion"), document.get("kind")) != (API_VERSION, KIND):
         found = f"{document.get('apiVersion')} {document.get('kind')}"
         raise InvalidExperiment([f"expected apiVersion {API_VERSION}, kind {KIND}; found {found}"])
-    if problems := list(_unknown_names(document)):
-        raise InvalidExperiment(problems)
-    try:
-        experiment = msgspec.convert(document, ChaosExperiment)
-    except msgspec.ValidationError as error:
-        raise InvalidExperiment([_sentence_of(error)]) from error
-    if problems := list(_unreadable_durations(experiment.spec)):
-        raise InvalidExperiment(problems)
-    if problems := list(_problems(experiment.spec)):
-        raise InvalidExperiment(problems)
-    return experiment
+    return _experiment_of(document)
 
 
 def with_duration(experiment: ChaosExperiment, duration: str) -> ChaosExperiment:
@@ -237,19 +248,77 @@ def with_duration(experiment: ChaosExperiment, duration: str) -> ChaosExperiment
     Raises InvalidExperiment.
     """
     spec = msgspec.structs.replace(experiment.spec, duration=duration, rounds=None)
-    if problems := list(_unreadable_durations(spec)) or list(_problems(spec)):
+    if problems := list(_problems_of(spec, list(range(len(spec.faults))), set())):
         raise InvalidExperiment(problems)
     return msgspec.structs.replace(experiment, spec=spec)
 
 
-def _unknown_names(document: dict[str, Any]) -> Iterator[str]:
+def _experiment_of(document: dict[str, Any]) -> ChaosExperiment:
+    """Return the experiment of an object. Raises InvalidExperiment with all of its problems."""
+    named = list(_unknown_names(document))
+    readable, unreadable = readable_fields(document, ChaosExperiment, "")
+    places = {problem.place for problem in named}
+    wrong = [*named, *(problem for problem in unreadable if problem.place not in places)]
+    spec, read = _with_stand_ins(readable)
+    problems = [problem.sentence for problem in wrong]
+    problems += _problems_of(spec, read, {problem.place for problem in wrong})
+    if problems:
+        raise InvalidExperiment(problems, spec)
+    return msgspec.convert(document, ChaosExperiment)
+
+
+def _with_stand_ins(readable: dict[str, Any]) -> tuple[ExperimentSpec, list[int]]:
+    """Return the readable part of an experiment, and the numbers of the faults in it.
+
+    Each other fault is a kill there.
+    """
+    fields = readable.get("spec", {})
+    found = fields.get("faults", ())
+    faults = [{"kind": FaultName.KILL} if fault is None else fault for fault in found]
+    spec = msgspec.convert({**fields, "faults": faults}, ExperimentSpec)
+    return spec, [number for number, fault in enumerate(found) if fault is not None]
+
+
+def _problems_of(spec: ExperimentSpec, read: list[int], unreadable: set[str]) -> Iterator[str]:
+    """Yield the problems of what could be read; what depends on the rest is not checked."""
+    for problem in _unreadable_durations(spec):
+        yield problem.sentence
+        unreadable.add(problem.place)
+
+    def is_read(*places: str) -> bool:
+        return not any(
+            f"{place}.".startswith(f"{other}.") or other.startswith((f"{place}.", f"{place}["))
+            for place in places
+            for other in unreadable
+        )
+
+    if not spec.faults and is_read("spec.faults"):
+        yield "spec.faults: expected at least one fault, found none"
+    has_bounds = is_read("spec.workload", "spec.guards")
+    if has_bounds:
+        yield from _workload_problems(spec)
+    for number in read:
+        sentences = list(_fault_problems(spec.faults[number]))
+        if has_bounds:
+            sentences += _target_problems(spec, spec.faults[number])
+        yield from (f"spec.faults[{number}]: {sentence}" for sentence in sentences)
+    if is_read("spec.duration", "spec.rounds"):
+        timed = [number for number in read if is_read(f"spec.faults[{number}]")]
+        timing = list(_timing_problems(spec, timed))
+        yield from timing
+        if spec.is_timed and not timing and has_bounds:
+            yield from _overlaps(spec, timed)
+
+
+def _unknown_names(document: dict[str, Any]) -> Iterator[Problem]:
     """Yield a problem for each kind and role that does not exist, with the nearest that does."""
     spec = document.get("spec")
     faults = spec.get("faults") if isinstance(spec, dict) else None
     for number, fault in enumerate(faults if isinstance(faults, list) else ()):
         place = f"spec.faults[{number}]"
         if not isinstance(fault, dict):
-            yield f"{place}: expected an object with kind and target, found {fault!r:.60}"
+            text = f"{place}: expected an object with kind and target, found {fault!r:.60}"
+            yield Problem(place, text)
             continue
         yield from _unless_named(f"{place}.kind", "kind", fault.get("kind"), FaultName)
         target = fault.get("target")
@@ -257,22 +326,17 @@ def _unknown_names(document: dict[str, Any]) -> Iterator[str]:
             yield from _unless_named(f"{place}.target.role", "role", target["role"], Role)
 
 
-def _unless_named(place: str, what: str, found: object, names: type[StrEnum]) -> Iterator[str]:
+def _unless_named(place: str, what: str, found: object, names: type[StrEnum]) -> Iterator[Problem]:
     known = [name.value for name in names]
     if found in known:
         return
     near = difflib.get_close_matches(str(found), known, n=1)
     hint = f", did you mean {near[0]}?" if near else ";"
-    yield f"{place}: unknown {what} {found!r:.60}{hint} choose from {', '.join(known)}"
+    text = f"{place}: unknown {what} {found!r:.60}{hint} choose from {', '.join(known)}"
+    yield Problem(place, text)
 
 
-def _sentence_of(error: msgspec.ValidationError) -> str:
-    text, _, place = str(error).partition(" - at `$.")
-    place = place.rstrip("`").removesuffix("[...]") or "the object"
-    return f"{place}: {text[0].lower()}{text[1:]}"
-
-
-def _unreadable_durations(spec: ExperimentSpec) -> Iterator[str]:
+def _unreadable_durations(spec: ExperimentSpec) -> Iterator[Problem]:
     values: list[tuple[str, str | None, bool]] = [
         ("spec.duration", spec.duration, True),
         ("spec.quiet", spec.quiet, False),
@@ -294,23 +358,12 @@ def _unreadable_durations(spec: ExperimentSpec) -> Iterator[str]:
         try:
             found = seconds(text)
         except ValueError:
-            yield f"{place}: expected a duration such as 90s, 1m30s or 500ms, found {text!r:.60}"
+            wanted = "expected a duration such as 90s, 1m30s or 500ms"
+            yield Problem(place, f"{place}: {wanted}, found {text!r:.60}")
             continue
         if (is_positive and found <= 0) or found > MAX_SECONDS:
-            yield f"{place}: expected a duration above 0 and up to 168h, found {text!r:.60}"
-
-
-def _problems(spec: ExperimentSpec) -> Iterator[str]:
-    if not spec.faults:
-        yield "spec.faults: expected at least one fault, found none"
-    yield from _workload_problems(spec)
-    for number, fault in enumerate(spec.faults):
-        for problem in _fault_problems(spec, fault):
-            yield f"spec.faults[{number}]: {problem}"
-    timing = list(_timing_problems(spec))
-    yield from timing
-    if spec.is_timed and not timing:
-        yield from _overlaps(spec)
+            wanted = "expected a duration above 0 and up to 168h"
+            yield Problem(place, f"{place}: {wanted}, found {text!r:.60}")
 
 
 def _workload_problems(spec: ExperimentSpec) -> Iterator[str]:
@@ -329,13 +382,20 @@ def _workload_problems(spec: ExperimentSpec) -> Iterator[str]:
         )
 
 
-def _fault_problems(spec: ExperimentSpec, fault: FaultSpec) -> Iterator[str]:
-    target, workload = fault.target, spec.workload
+def _fault_problems(fault: FaultSpec) -> Iterator[str]:
     if fault.kind in LASTING and fault.for_ is None:
         yield f"{fault.kind} without a time cannot be undone, because it never ends: add for"
     if fault.kind not in LASTING and fault.for_ is not None:
         yield f"{fault.kind} happens once, brokers start again by themselves: remove for"
-    yield from _network_problems(fault)
+    yield from _option_problems(fault)
+    if fault.target.role is Role.CONTROLLER and fault.kind not in OF_THE_CONTROLLER:
+        yield f"{fault.kind} cannot be done to the controller; choose kill, terminate or pause"
+    if fault.kind is FaultName.API_SERVER_OUTAGE and fault.target.role is not Role.CONTROLLER:
+        yield f"{fault.kind} strikes no broker; set target.role to controller"
+
+
+def _target_problems(spec: ExperimentSpec, fault: FaultSpec) -> Iterator[str]:
+    target, workload = fault.target, spec.workload
     if target.topic not in ("", workload.topic):
         yield (
             f"target.topic: {target.topic!r} does not exist in this experiment, whose topic is"
@@ -348,8 +408,6 @@ def _fault_problems(spec: ExperimentSpec, fault: FaultSpec) -> Iterator[str]:
         )
     if target.role in (Role.CONTROLLER, Role.ALL, Role.RANDOM) and target.partition is not None:
         yield f"target.partition: the role {target.role} is not of a partition; remove it"
-    if target.role is Role.CONTROLLER and fault.kind not in OF_THE_CONTROLLER:
-        yield f"{fault.kind} cannot be done to the controller; choose kill, terminate or pause"
     if target.role is Role.FOLLOWER and target.count >= workload.replication_factor:
         yield (
             f"target.count: a partition with replicationFactor {workload.replication_factor} has"
@@ -364,17 +422,22 @@ def _fault_problems(spec: ExperimentSpec, fault: FaultSpec) -> Iterator[str]:
         )
 
 
-def _network_problems(fault: FaultSpec) -> Iterator[str]:
+def _option_problems(fault: FaultSpec) -> Iterator[str]:
     is_default = fault.from_ == tuple(Party) and fault.direction is Direction.BOTH
     if fault.kind not in OF_THE_NETWORK and not is_default:
         yield f"{fault.kind} has no from and no direction; remove them"
     if not fault.from_ or len(set(fault.from_)) != len(fault.from_):
         yield f"from: expected one or each of {', '.join(Party)}"
-    if (fault.delay is None) == (fault.kind is FaultName.NETWORK_DELAY):
-        yield "delay: expected with kind network-delay, and only there"
+    if (fault.delay is None) == (fault.kind in (FaultName.NETWORK_DELAY, FaultName.DISK_SLOW)):
+        yield "delay: expected with kind network-delay or disk-slow, and only there"
+    if (fault.loss is None) == (fault.kind is FaultName.NETWORK_LOSS):
+        yield "loss: expected with kind network-loss, and only there"
+    if (fault.bytes_per_second is None) == (fault.kind is FaultName.BANDWIDTH):
+        yield "bytesPerSecond: expected with kind bandwidth, and only there"
 
 
-def _timing_problems(spec: ExperimentSpec) -> Iterator[str]:
+def _timing_problems(spec: ExperimentSpec, faults: Sequence[int]) -> Iterator[str]:
+    """Yield problems with the times of these faults, given by their numbers."""
     if (spec.duration is None) == (spec.rounds is None):
         yield "spec: expected either duration or rounds"
         return
@@ -385,8 +448,8 @@ def _timing_problems(spec: ExperimentSpec) -> Iterator[str]:
         yield "spec.rounds: faults with at or every have their own times; use duration"
         return
     planned = 0.0
-    for number, fault in enumerate(spec.faults):
-        place = f"spec.faults[{number}]"
+    for number in faults:
+        fault, place = spec.faults[number], f"spec.faults[{number}]"
         if (fault.at is None) == (fault.every is None):
             yield f"{place}: expected either at or every, because other faults have a time too"
             continue
@@ -401,11 +464,14 @@ def _timing_problems(spec: ExperimentSpec) -> Iterator[str]:
         yield f"spec.faults: expected at most {MAX_PLANNED} planned faults, found {planned:.0f}"
 
 
-def windows(spec: ExperimentSpec) -> list[tuple[float, float, int]]:
+def windows(
+    spec: ExperimentSpec, faults: Sequence[int] | None = None
+) -> list[tuple[float, float, int]]:
     """Return begin and end of each fault that has a time, with its place in the file."""
     duration = spec.duration_seconds or 0.0
     found = []
-    for number, fault in enumerate(spec.faults):
+    for number in range(len(spec.faults)) if faults is None else faults:
+        fault = spec.faults[number]
         begins = [seconds(fault.at)] if fault.at is not None else _repeated(fault, duration)
         found += [(begin, begin + fault.away_seconds, number) for begin in begins]
     return sorted(found)
@@ -417,12 +483,12 @@ def _repeated(fault: FaultSpec, duration: float) -> list[float]:
     return [step * number for number in range(1, count + 1)]
 
 
-def _overlaps(spec: ExperimentSpec) -> Iterator[str]:
+def _overlaps(spec: ExperimentSpec, faults: Sequence[int]) -> Iterator[str]:
     """Yield a problem for each pair of faults that together strike too many brokers at once."""
     limit = spec.guards.max_brokers_at_once
     active: list[tuple[float, float, int]] = []
     told: set[tuple[int, int]] = set()
-    for begin, end, number in windows(spec):
+    for begin, end, number in windows(spec, faults):
         active = [entry for entry in active if entry[1] > begin]
         at_once = sum(_brokers(spec.faults[entry[2]]) for entry in active)
         own = _brokers(spec.faults[number])
@@ -444,7 +510,9 @@ def _brokers(fault: FaultSpec) -> int:
     return 1_000 if fault.target.role is Role.ALL else fault.target.count
 
 
-def topic_manifest(workload: Workload) -> str:
+def topic_manifest(
+    workload: Workload, *, deletion_policy: Literal["Retain", "Delete"] = "Retain"
+) -> str:
     """Return the manifest of the workload's Topic."""
     topic = {
         "apiVersion": API_VERSION,
@@ -453,6 +521,7 @@ def topic_manifest(workload: Workload) -> str:
         "spec": {
             "partitions": workload.partitions,
             "replicationFactor": workload.replication_factor,
+            "deletionPolicy": deletion_policy,
             "config": dict(workload.config),
         },
     }

@@ -10,10 +10,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
 from tidemark_client.client import TidemarkClient
+from tidemark_client.http_session import HttpSession, TimeLimits
 from tidemark_client.metadata import UnreadableResponse
 from tidemark_client.outcomes import BrokerError, ReplicaDigest
 
+from tidemark_chaos.group_check import check_group
 from tidemark_chaos.history_checker import REPORTED_ONLY, Anomaly
 from tidemark_chaos.history_checker import check as check_history
 from tidemark_chaos.workload_log import (
@@ -26,7 +29,26 @@ from tidemark_chaos.workload_log import (
 )
 
 PAUSE_SECONDS = 0.1
+GROUPS_LIMITS = TimeLimits(5.0)
 MAX_EXAMPLES = 20
+
+
+class _Offset(msgspec.Struct):
+    topic: str
+    partition: int
+    offset: int
+
+
+class _Group(msgspec.Struct):
+    group: str
+    offsets: list[_Offset]
+
+
+class _Groups(msgspec.Struct):
+    """The body of `GET /groups?of=broker`."""
+
+    groups: list[_Group]
+    is_loading: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +189,11 @@ async def verify(
             )
         )
     latencies = sorted(workload_log.latencies_ms)
+    of_group: tuple[Anomaly, ...] = ()
+    if workload_log.group:
+        async with asyncio.timeout(within_seconds):
+            committed = await read_positions(client, workload_log.group, workload_log.topic)
+        of_group = check_group(events, found, committed)
     history = check_history(operations(events, found, at_ms=time.time() * 1000))
     return VerifyReport(
         topic=workload_log.topic,
@@ -176,7 +203,7 @@ async def verify(
         write_gap_ms=round(longest_write_gap_ms(workload_log), 1),
         latency_p50_ms=percentile(latencies, 50),
         latency_p99_ms=percentile(latencies, 99),
-        anomalies=history.anomalies,
+        anomalies=(*history.anomalies, *of_group),
         worst_read_lag_ms=round(history.worst_realtime_lag_us / 1000, 1),
     )
 
@@ -206,6 +233,38 @@ async def read_back(
             await asyncio.sleep(PAUSE_SECONDS)
         offset = max(offset, page.next_offset)
     return found
+
+
+async def read_positions(client: TidemarkClient, group: str, topic: str) -> dict[int, int]:
+    """Return the committed positions of a group by partition; bounded by the caller's timeout.
+
+    A broker that does not answer, or still loads offsets, is asked again: it may coordinate the
+    group.
+    """
+    session = HttpSession()
+    try:
+        while True:
+            answers = [await _groups_at(session, url) for url in (await client.brokers()).values()]
+            if answers and all(each is not None and not each.is_loading for each in answers):
+                found: dict[int, int] = {}
+                for each in (known for answer in answers if answer for known in answer.groups):
+                    for offset in each.offsets if each.group == group else ():
+                        if offset.topic == topic:
+                            known = found.get(offset.partition, 0)
+                            found[offset.partition] = max(known, offset.offset)
+                return found
+            await asyncio.sleep(PAUSE_SECONDS)
+    finally:
+        await session.close()
+
+
+async def _groups_at(session: HttpSession, url: str) -> _Groups | None:
+    """Return the groups that a broker coordinates; None without a response."""
+    try:
+        response = await session.get(f"{url}/groups?of=broker", GROUPS_LIMITS)
+        return msgspec.json.decode(response.body, type=_Groups)
+    except (OSError, msgspec.DecodeError):
+        return None
 
 
 async def compare_replicas(

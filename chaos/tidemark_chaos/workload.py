@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from tidemark_client.outcomes import (
     Unknown,
 )
 
+from tidemark_chaos.group_workload import GroupWorkload
 from tidemark_chaos.workload_log import (
     ACKNOWLEDGED,
     REFUSED,
@@ -62,6 +63,11 @@ class WorkloadSettings:
     in_flight: int = 256  # of one partition: 2.5 s of records at the default interval
     producers: int = 0  # idempotent ones of each partition, one record each at a time; 0: none
     acks: str = "all"  # "1" promises nothing; MIXED: each record in turn with another kind
+    group_consumers: int = 0  # members of a group of this run
+
+    @property
+    def group(self) -> str:
+        return f"chaos-{self.run_id}" if self.group_consumers else ""
 
 
 MIXED = "mixed"
@@ -137,8 +143,32 @@ class WorkloadRun:
                 settings.partitions,
                 settings.interval_ms,
                 settings.acks,
+                settings.group,
             )
         )
+        group = self._group()
+        group.start()
+        try:
+            return await self._load(readers, group)
+        finally:
+            await group.stop()
+
+    def _group(self) -> GroupWorkload:
+        settings = self._settings
+        return GroupWorkload(
+            self._client,
+            group=settings.group,
+            topic=settings.topic,
+            members=settings.group_consumers,
+            write=self._write,
+            now_ms=self._clock.now_ms,
+        )
+
+    async def _load(
+        self, readers: Sequence[tuple[str, TidemarkClient]], group: GroupWorkload
+    ) -> Finished:
+        """Produce until `stop`, then read the rest."""
+        partitions = range(self._settings.partitions)
         places = [(rack, partition) for rack, _ in readers for partition in partitions]
         async with asyncio.TaskGroup() as tasks:
             reading = [tasks.create_task(self._read_along(*place)) for place in places]
@@ -148,6 +178,12 @@ class WorkloadRun:
             for task in reading:
                 task.cancel()
         await asyncio.gather(*(self._read_the_rest(*place) for place in places))
+        if self._settings.group_consumers:
+            ends = {partition: self._read_to["", partition] for partition in partitions}
+            for partition, position in (await group.drain(ends)).items():
+                text = f"the group's position stays at {position}, expected {ends[partition]}"
+                self._complain(partition, text)
+            await group.stop()
         finished = Finished(
             self._clock.now_ms(),
             acknowledged=self._counts[ACKNOWLEDGED],

@@ -26,6 +26,7 @@ class Started(msgspec.Struct, frozen=True, tag="started", tag_field="event", omi
     partitions: int
     interval_ms: float
     acks: str = "all"
+    group: str = ""  # of the consumers by group
 
 
 class Produced(msgspec.Struct, frozen=True, tag="produced", tag_field="event", omit_defaults=True):
@@ -83,7 +84,31 @@ class Finished(msgspec.Struct, frozen=True, tag="finished", tag_field="event"):
     complaints: int
 
 
-Event = Started | Produced | Read | Stalled | Violation | Finished
+class GroupRead(
+    msgspec.Struct, frozen=True, tag="group-read", tag_field="event", omit_defaults=True
+):
+    """Record what a member of the consumer group received of a partition."""
+
+    t_ms: float
+    member: int
+    partition: int
+    offsets: list[int]
+
+
+class GroupCommitted(
+    msgspec.Struct, frozen=True, tag="group-committed", tag_field="event", omit_defaults=True
+):
+    """Record the outcome of a commit; the position is the next offset to read."""
+
+    t_ms: float
+    member: int
+    partition: int
+    position: int
+    outcome: str
+    error: str = ""
+
+
+Event = Started | Produced | Read | Stalled | Violation | Finished | GroupRead | GroupCommitted
 _DECODER = msgspec.json.Decoder(Event)
 
 
@@ -120,6 +145,7 @@ class WorkloadLog:
     run_id: str = ""
     topic: str = ""
     partitions: int = 0
+    group: str = ""
     is_finished: bool = False
     unreadable_lines: int = 0
     acknowledged: dict[int, dict[int, int]] = field(default_factory=dict)
@@ -143,7 +169,7 @@ class WorkloadLog:
         match event:
             case Started():
                 self.run_id, self.topic = event.run_id, event.topic
-                self.partitions = event.partitions
+                self.partitions, self.group = event.partitions, event.group
             case Produced():
                 self._on_produced(event)
             case Read():

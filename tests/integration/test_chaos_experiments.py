@@ -9,6 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from tidemark_chaos.environments.volumes import why_impossible
 from tidemark_chaos.heal_journal import JOURNAL
 
 from tests.support.waiting import wait_for
@@ -42,6 +43,25 @@ NETWORK = """\
     - {kind: network-cut, target: {role: leader}, from: [controller], for: 5s}
     - {kind: network-delay, target: {role: follower}, delay: 200ms, for: 2s}
 """
+DISKS = """\
+  rounds: 3
+  quiet: 500ms
+  workload: {recordsPerSecond: 50}
+  faults:
+    - {kind: disk-full, target: {role: leader}, for: 2s}
+    - {kind: disk-slow, target: {role: leader}, delay: 500ms, for: 3s}
+    - {kind: disk-error, target: {role: leader}, for: 2s}
+"""
+NODES = """\
+  rounds: 4
+  quiet: 500ms
+  workload: {recordsPerSecond: 50, groupConsumers: 2}
+  faults:
+    - {kind: node-down, target: {role: leader}, for: 5s}
+    - {kind: network-loss, target: {role: follower}, loss: 0.3, for: 3s}
+    - {kind: bandwidth, target: {role: leader}, bytesPerSecond: 1000, for: 3s}
+    - {kind: api-server-outage, target: {role: controller}, for: 2s}
+"""
 GUARDED = """\
   rounds: 5
   quiet: 500ms
@@ -55,6 +75,13 @@ LONG_PAUSE = """\
   workload: {recordsPerSecond: 20}
   faults: [{kind: pause, target: {role: controller}, for: 100s}]
 """
+
+HEALED = {  # what a journal has while the fault lasts -> the fault
+    "resume": "{kind: node-down, target: {role: leader}, for: 100s}",
+    "thaw": "{kind: disk-slow, target: {role: leader}, delay: 4s, for: 100s}",
+    "delete": "{kind: disk-full, target: {role: leader}, for: 100s}",
+    "unmount": "{kind: disk-error, target: {role: leader}, for: 100s}",
+}
 
 
 def experiment(directory: Path, text: str) -> Path:
@@ -97,6 +124,35 @@ def test_links_are_cut_and_delayed_and_heal(tmp_path: Path) -> None:
     assert cut["text"] == f"broker {cut['brokers'][0]} disconnected from controller for 5 s"
     # What a follower is slow by, a record with acks=all waits for.
     assert slow["latencyDuring"]["p50Ms"] > 100 > slow["latencyBefore"]["p50Ms"]
+
+
+def test_disks_are_full_slow_and_broken_and_heal(tmp_path: Path) -> None:
+    out, file = tmp_path / "out", experiment(tmp_path, DISKS)
+    if why_impossible():
+        ended = chaos("run", "-f", str(file), "--out", str(out))
+        assert (ended.returncode, ended.stderr.count(why_impossible())) == (2, 3)
+        return
+    ended = chaos("run", "-f", str(file), "--out", str(out))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    full, slow, broken = json.loads((out / "report.json").read_bytes())["faults"]
+    assert full["writeGapMs"] > 1500, "a leader without space rejects records"
+    assert slow["latencyDuring"]["p99Ms"] > 300 > slow["latencyBefore"]["p50Ms"]
+    assert 0 < broken["electMs"] < 2000 <= broken["healedMs"] < broken["fullIsrMs"]
+    assert str(tmp_path) not in Path("/proc/mounts").read_text()
+    assert not (out / "data").exists()
+
+
+def test_nodes_are_down_links_are_bad_and_the_store_is_locked(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ended = chaos("run", "-f", str(experiment(tmp_path, NODES)), "--out", str(out))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    down, lossy, narrow, outage = json.loads((out / "report.json").read_bytes())["faults"]
+    assert 1000 < down["electMs"] < 5000 <= down["healedMs"] < down["fullIsrMs"], (
+        "its peers are not told of its end, so its session has to expire"
+    )
+    assert lossy["latencyDuring"]["p99Ms"] > 150 > lossy["latencyBefore"]["p50Ms"]
+    assert narrow["latencyDuring"]["p99Ms"] > 2 * narrow["latencyBefore"]["p50Ms"]
+    assert (outage["brokers"], outage["writeGapMs"] < 1500) == ([], True)
 
 
 def test_a_guard_aborts_heals_and_still_verifies(tmp_path: Path) -> None:
@@ -144,6 +200,35 @@ def test_a_runner_that_was_killed_is_healed_by_the_next_command(tmp_path: Path) 
         end_all(runner, tmp_path)
 
 
+@pytest.mark.parametrize("step", HEALED)
+def test_whatever_a_killed_runner_did_is_healed(step: str, tmp_path: Path) -> None:
+    text = LONG_PAUSE.partition("  faults:")[0] + f"  faults: [{HEALED[step]}]\n"
+    if why_impossible() and step != "resume":
+        ended = chaos("check", "-f", str(experiment(tmp_path, text)))
+        assert (ended.returncode, why_impossible() in ended.stderr) == (2, True)
+        return
+    runner = started(tmp_path, text)
+    log, journal = tmp_path / "runner.log", tmp_path / "out" / JOURNAL
+    try:
+        begun = "for 100 s" if step != "resume" else "kill -9 of broker"
+        wait_for("the fault", lambda: begun in log.read_text(), seconds=START_SECONDS)
+        wait_for("its undo", lambda: f'"{step}"' in journal.read_text(), seconds=START_SECONDS)
+        runner.kill()
+        runner.wait()
+        ended = chaos("heal", "--out", str(tmp_path / "out"))
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert f"\n{step} " in f"\n{ended.stderr}"
+        wait_for(
+            "the end of all processes",
+            lambda: processes_of(tmp_path / "out") == [],
+            seconds=START_SECONDS,
+        )
+        assert not journal.exists()
+        assert str(tmp_path) not in Path("/proc/mounts").read_text()
+    finally:
+        end_all(runner, tmp_path)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 1)])
 def test_an_interrupt_heals_and_a_second_runner_is_rejected(
     number: signal.Signals, code: int, tmp_path: Path
@@ -163,8 +248,8 @@ def test_an_interrupt_heals_and_a_second_runner_is_rejected(
         end_all(runner, tmp_path)
 
 
-def started(directory: Path) -> "subprocess.Popen[bytes]":
-    file = experiment(directory, LONG_PAUSE)
+def started(directory: Path, text: str = LONG_PAUSE) -> "subprocess.Popen[bytes]":
+    file = experiment(directory, text)
     with (directory / "runner.log").open("wb") as log:
         return subprocess.Popen(
             (TIDEMARK, "chaos", "run", "-f", str(file), "--out", str(directory / "out")),
@@ -196,5 +281,6 @@ def end_all(runner: "subprocess.Popen[bytes]", directory: Path) -> None:
     if runner.poll() is None:
         runner.kill()
         runner.wait()
+    chaos("heal", "--out", str(directory / "out"))
     for _, pid in processes_of(directory / "out"):
         os.kill(pid, signal.SIGKILL)

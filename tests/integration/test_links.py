@@ -72,6 +72,43 @@ def test_a_cut_direction_is_silent_and_what_was_on_its_way_arrives_when_it_heals
     run(experiment, dialer=dialer)
 
 
+@pytest.mark.parametrize("direction", [(ME, SERVER), (SERVER, ME)], ids=["question", "answer"])
+def test_a_limited_direction_takes_its_time(direction: tuple[int, int]) -> None:
+    async def experiment(
+        links: Links, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        links.limit({direction: 100})
+        began = loop.time()
+        writer.write(b"a" * 20)
+        assert await reader.readexactly(20) == b"A" * 20
+        assert loop.time() - began > 0.19
+        links.limit({})
+        began = loop.time()
+        writer.write(b"a" * 20)
+        assert await reader.readexactly(20) == b"A" * 20
+        assert loop.time() - began < 0.19
+
+    run(experiment, dialer=ME)
+
+
+def test_lost_segments_come_late_and_in_order() -> None:
+    async def experiment(
+        links: Links, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        links.lose({(ME, SERVER): 1.0 - 2**-53})
+        began = loop.time()
+        writer.write(b"a")
+        await asyncio.sleep(0.05)
+        links.lose({})
+        writer.write(b"b")
+        assert await reader.readexactly(2) == b"AB"
+        assert loop.time() - began > 12.5
+
+    run(experiment, dialer=ME)
+
+
 def test_an_end_waits_for_the_link_too() -> None:
     async def experiment(
         links: Links, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

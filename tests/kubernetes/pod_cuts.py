@@ -1,15 +1,13 @@
-"""Pods cut from others where their node forwards their packets: silent, as a network that broke.
-
-What the node itself sends is not forwarded, so the kubelet's probes go on: a cut pod is not
-restarted, and is not seen to be gone by anybody but its peers.
-"""
+"""Pods cut from others for as long as a test needs, as `tidemark chaos` does it on kind."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
 
+from tidemark_chaos.faults.node_scripts import cut_script, heal_script, rules_between
+
 from tests.kubernetes.kube_cluster import CommandFailed, KubeCluster
 
-Rule = tuple[str, ...]
+AT_MOST_SECONDS = 600.0
 
 
 @contextlib.contextmanager
@@ -19,24 +17,18 @@ def cut_off(
     """From these brokers; None: from everybody. Both ways, new and open connections."""
     pod = cluster.must_get("pod", f"default-{broker_id}")
     node, address = pod["spec"]["nodeName"], pod["status"]["podIP"]
-    rules: list[Rule] = [("-s", address), ("-d", address)]
+    others = None
     if peers is not None:
         others = [cluster.must_get("pod", f"default-{peer}")["status"]["podIP"] for peer in peers]
-        rules = [
-            rule
-            for other in others
-            for rule in (("-s", address, "-d", other), ("-s", other, "-d", address))
-        ]
-    with contextlib.ExitStack() as undone:
-        for rule in rules:
-            _iptables(cluster, node, "--insert", rule)
-            undone.callback(_iptables, cluster, node, "--delete", rule)
+    rules = rules_between(address, others)
+    try:
+        _run(cluster, node, cut_script(rules, AT_MOST_SECONDS))
         yield
+    finally:
+        _run(cluster, node, heal_script(rules))
 
 
-def _iptables(cluster: KubeCluster, node: str, what: str, rule: Rule) -> None:
-    ended = cluster.run(
-        "docker", "exec", node, "iptables", "--wait", what, "FORWARD", *rule, "--jump", "DROP"
-    )
+def _run(cluster: KubeCluster, node: str, script: str) -> None:
+    ended = cluster.run("docker", "exec", node, "sh", "-c", script)
     if ended.code != 0:
-        raise CommandFailed(f"iptables {what} {rule} on {node}: {ended.err.strip()}")
+        raise CommandFailed(f"{script} on {node}: {ended.err.strip()}")

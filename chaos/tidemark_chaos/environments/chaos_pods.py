@@ -127,6 +127,7 @@ class ChaosPods(KindEnvironment):
 def load_options(workload: Workload) -> list[str]:
     """Return the options of `tidemark load` for this workload."""
     options = ["--acks", workload.acks, "--producers", str(workload.producers)]
+    options += ["--group-consumers", str(workload.group_consumers)]
     if workload.idempotence:
         return [*options, "--idempotent", "--timeout-ms", str(RECORD_TIMEOUT_MS)]
     in_flight = str(workload.producers)

@@ -11,20 +11,30 @@ from itertools import pairwise
 from pathlib import Path
 
 import msgspec
+from tidemark_client.errors import CommandFailed
 
-from tidemark_chaos.environments import child_processes
+from tidemark_chaos.environments import child_processes, volumes
 from tidemark_chaos.environments.processes import (
     BROKERS,
     RECORD_TIMEOUT_MS,
     ProcessesEnvironment,
 )
+from tidemark_chaos.environments.volumes import Volume, VolumeError
 from tidemark_chaos.heal_journal import HealJournal
 from tidemark_chaos.links import CONTROLLER, Links, Place
-from tidemark_chaos.spec import OF_THE_NETWORK, ExperimentSpec, topic_manifest
+from tidemark_chaos.spec import (
+    OF_THE_DISK,
+    OF_THE_NETWORK,
+    ExperimentSpec,
+    FaultName,
+    topic_manifest,
+)
 from tidemark_chaos.workload_log import Event, decode_event
 
 PLAIN_TIMEOUT_MS = 5_000  # without idempotence: then the outcome is unknown
 EVENTS = "workload.ndjson"
+POOL = "default/default"
+OVER_LINKS = OF_THE_NETWORK | {FaultName.NODE_DOWN}
 
 
 class ChaosProcesses(ProcessesEnvironment):
@@ -48,11 +58,26 @@ class ChaosProcesses(ProcessesEnvironment):
         self._is_restarting = False
         self._position = 0  # in the file of events
         self._pids: dict[Place, int] = {}
-        self._has_links = any(fault.kind in OF_THE_NETWORK for fault in spec.faults)
+        self._has_links = any(fault.kind in OVER_LINKS for fault in spec.faults)
         self._are_links_open = False
         self.links = Links(self._pid_of_place, (CONTROLLER, *range(BROKERS)))
         if self._has_links:
             self.ports = ProcessesEnvironment.ports + 3 * BROKERS
+        self.volumes: dict[int, Volume] = {}
+        if any(fault.kind in OF_THE_DISK for fault in spec.faults):
+            brokers = self.data / "brokers" / "default.default"
+            self.volumes = {
+                broker: Volume(
+                    self._directory / "volumes" / f"{broker}.ext4", brokers / f"{broker}"
+                )
+                for broker in range(BROKERS)
+            }
+        self._are_volumes_mounted = False
+
+    @property
+    def data(self) -> Path:
+        """Return the data directory of `tidemark dev`."""
+        return self._directory / "data"
 
     async def prepare(self) -> None:
         """Delete what an earlier experiment left in the directory."""
@@ -72,12 +97,13 @@ class ChaosProcesses(ProcessesEnvironment):
         racks = [f"rack-{number % BROKERS}" for number in range(1, workload.consumers)]
         for rack in dict.fromkeys(racks):
             options += ["--rack", rack]
-        return options
+        return [*options, "--group-consumers", str(workload.group_consumers)]
 
     async def start_workload(self) -> None:
         await super().start_workload()
         assert self._load is not None
-        self._journal.add("stop", self._load.pid, "the workload")
+        # It has nothing to lose, and would wait for a cluster that is gone.
+        self._journal.add("kill", self._load.pid, "the workload")
 
     async def new_events(self) -> list[Event]:
         """Return what the workload wrote since the last call. Raises CommandFailed if it ended."""
@@ -152,15 +178,18 @@ class ChaosProcesses(ProcessesEnvironment):
             return None
         if place == CONTROLLER:
             return self._cluster.pid
-        known = self._pids.get(place)
-        if known is None or not _is_broker(known, place):
+        return self._broker_pid(self._cluster.pid, place)
+
+    def _broker_pid(self, parent: int, broker_id: int) -> int | None:
+        known = self._pids.get(broker_id)
+        if known is None or not _is_broker(known, broker_id):
             self._pids = {
                 each: pid
-                for pid in child_processes.descendants(self._cluster.pid)
-                for each in range(BROKERS)
+                for pid in child_processes.descendants(parent)
+                for each in range(self.brokers)
                 if _is_broker(pid, each)
             }
-        return self._pids.get(place)
+        return self._pids.get(broker_id)
 
     async def tear_down(self) -> None:
         await super().tear_down()
@@ -169,6 +198,9 @@ class ChaosProcesses(ProcessesEnvironment):
     async def _start_cluster(self) -> None:
         if self._has_links and not self._are_links_open:
             await self._open_links()
+        if self.volumes and not self._are_volumes_mounted:
+            self._are_volumes_mounted = True
+            await asyncio.to_thread(self._mount_volumes)
         await super()._start_cluster()
         self._journal.add("stop", self.operator_pid, "the operator and its brokers")
 
@@ -183,7 +215,30 @@ class ChaosProcesses(ProcessesEnvironment):
         now = asyncio.get_running_loop().time()
         self._struck_at.update(dict.fromkeys(brokers, now))
 
+    def _mount_volumes(self) -> None:
+        try:
+            for broker, volume in self.volumes.items():
+                self._journal.add_path("unmount", volume.path, f"the volume of broker {broker}")
+                volume.create()
+        except VolumeError as error:
+            raise CommandFailed(
+                expected="a volume for each broker",
+                found=str(error),
+                to_do="remove the disk faults, or see that loop devices are free (losetup -a)",
+            ) from error
+
     def _remove_data(self) -> None:
+        for volume in self.volumes.values():
+            try:
+                if self.keeps_data and volume.path.is_mount():
+                    volume.keep()
+                volumes.unmount(volume.path)
+            except VolumeError as error:
+                raise CommandFailed(
+                    expected=f"{volume.path} to be unmounted",
+                    found=str(error),
+                    to_do=f"end what uses it, then: umount {volume.path}",
+                ) from error
         if not self.keeps_data:
             super()._remove_data()
 
@@ -193,4 +248,5 @@ class ChaosProcesses(ProcessesEnvironment):
 
 
 def _is_broker(pid: int, broker_id: int) -> bool:
-    return ("--broker-id", str(broker_id)) in pairwise(child_processes.command_line(pid))
+    flags = dict(pairwise(child_processes.command_line(pid)))
+    return (flags.get("--broker-id"), flags.get("--pool")) == (str(broker_id), POOL)

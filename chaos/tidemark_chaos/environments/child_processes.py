@@ -5,6 +5,7 @@ import ctypes
 import os
 import signal
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,7 +80,8 @@ async def stop(process: asyncio.subprocess.Process | None) -> None:
         async with asyncio.timeout(STOP_SECONDS):
             await process.wait()
     except TimeoutError:
-        process.kill()
+        with suppress(ProcessLookupError):  # it ended just now
+            process.kill()
         await process.wait()
 
 
@@ -87,7 +89,7 @@ def descendants(pid: int) -> list[int]:
     """Return all living processes below this one (Linux /proc)."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and (parent := _parent_of(int(entry.name))) is not None:
+        if entry.name.isdigit() and (parent := parent_of(int(entry.name))) is not None:
             parents.setdefault(parent, []).append(int(entry.name))
     found, waiting = [], [pid]
     while waiting:
@@ -105,7 +107,8 @@ def command_line(pid: int) -> list[str]:
     return [os.fsdecode(part) for part in data.split(b"\0") if part]
 
 
-def _parent_of(pid: int) -> int | None:
+def parent_of(pid: int) -> int | None:
+    """Return the parent of a living process; None if it has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

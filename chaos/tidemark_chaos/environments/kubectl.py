@@ -16,6 +16,7 @@ RIG = Path("hack/kind/cluster")
 DEPLOY = Path("hack/deploy")
 OPERATOR_NAMESPACE = "tidemark-system"
 INSTALL_SECONDS = 300
+NODE_SECONDS = 30.0
 MAX_LINE_BYTES = 16 * 1024 * 1024
 
 
@@ -74,6 +75,26 @@ class Kubectl:
         if ended.exit_code != 0:
             raise self._failed(arguments, ended.stderr.decode(errors="replace").strip())
         return ended.stdout
+
+    async def in_node(self, node: str, script: str) -> str:
+        """Run a shell script in a node of kind, a container of Docker; return its stdout.
+
+        Raises CommandFailed with its stderr.
+        """
+        command = ("docker", "exec", node, "sh", "-c", script)
+        try:
+            ended = await child_processes.run(command, within_seconds=NODE_SECONDS, env=self.env)
+            found = ended.stderr.decode(errors="replace").strip()
+        except TimeoutError:
+            found = f"no response within {NODE_SECONDS:g} s"
+        else:
+            if ended.exit_code == 0:
+                return ended.stdout.decode()
+        raise CommandFailed(
+            expected=f"a script in node {node} to succeed",
+            found=found or "a failure without output",
+            to_do=f"try it by hand: docker exec {node} sh",
+        )
 
     async def install_chart(self) -> None:
         """Installs or renews Tidemark; returns when its operator is ready. Raises CommandFailed."""

@@ -22,7 +22,10 @@ from tidemark_client.waiting import until
 from tidemark_chaos.environments.chaos_environment import Notify
 from tidemark_chaos.environments.kubectl import Kubectl
 from tidemark_chaos.environments.processes import ENOUGH_RECORDS, read_report
+from tidemark_chaos.faults import node_scripts
 from tidemark_chaos.faults.fault import Fault
+from tidemark_chaos.faults.node_scripts import Cut
+from tidemark_chaos.spec import Party
 from tidemark_chaos.verification import VerifyReport
 from tidemark_chaos.workload_log import WorkloadLog, read_workload_log
 
@@ -30,6 +33,7 @@ IMAGE = "tidemark/broker:dev"
 POOL = "default"
 LOAD_POD = "tidemark-demo-load"
 BROKERS = f"app.kubernetes.io/component=broker,app.kubernetes.io/instance={POOL}"
+OPERATORS = "app.kubernetes.io/name=tidemark,app.kubernetes.io/component=operator"
 EVENTS = "/tmp/load.ndjson"  # in the load pod
 STOP_FILE = "/tmp/stop"
 READY_SECONDS = 120
@@ -176,17 +180,59 @@ class KindEnvironment:
 
     async def kill_operator(self) -> Fault:
         """Kill the operator replica that holds the Lease."""
-        label = "app.kubernetes.io/name=tidemark,app.kubernetes.io/component=operator"
-        pods = await self._kubectl.items("pods", "-A", "-l", label)
+        pod = await self._leading_operator()
+        name, namespace = str(pod["metadata"]["name"]), str(pod["metadata"]["namespace"])
+        t_ms = time.time() * 1000
+        await self._delete_by_force(self._kubectl.within(namespace), name)
+        return Fault(t_ms, f"kubectl delete pod {name} --grace-period=0 --force")
+
+    async def pause_operator(self, seconds: float) -> Fault:
+        """Stop the operator replica that holds the Lease; its node resumes it after a time."""
+        pod = await self._leading_operator()
+        name = str(pod["metadata"]["name"])
+        script = node_scripts.pause_script(str(pod["metadata"]["uid"]), seconds)
+        done_ns = await self._kubectl.in_node(str(pod["spec"]["nodeName"]), script)
+        return Fault(int(done_ns) / 1e6, f"SIGSTOP of pod {name} for {seconds:g} s")
+
+    async def cut(
+        self, broker_id: int, others: Sequence[int], *, from_: Sequence[Party], cut: Cut
+    ) -> tuple[Fault, Callable[[], Awaitable[None]]]:
+        """Disconnect a broker from others; its node connects it again after a time.
+
+        Return what connects it earlier, too.
+        """
+        pod = await self._pod(broker_id)
+        addresses = []
+        if Party.PEERS in from_:
+            addresses += [(await self._pod(each))["status"]["podIP"] for each in others]
+        if Party.CONTROLLER in from_:
+            operators = await self._kubectl.items("pods", "-A", "-l", OPERATORS)
+            addresses += [each["status"]["podIP"] for each in operators if each["status"]["podIP"]]
+        node, address = str(pod["spec"]["nodeName"]), str(pod["status"]["podIP"])
+        rules = node_scripts.rules_between(address, addresses, cut.direction)
+        done_ns = await self._kubectl.in_node(node, node_scripts.cut_script(rules, cut.seconds))
+
+        async def heal() -> None:
+            await self._kubectl.in_node(node, node_scripts.heal_script(rules))
+
+        parties = " and ".join(from_)
+        words = f"pod {POOL}-{broker_id} disconnected from {parties} for {cut.seconds:g} s"
+        return Fault(int(done_ns) / 1e6, words), heal
+
+    async def _pod(self, broker_id: int) -> Mapping[str, Any]:
+        found = await self._kubectl.must("get", "pod", f"{POOL}-{broker_id}", "-o", "json")
+        pod: dict[str, Any] = msgspec.json.decode(found)
+        return pod
+
+    async def _leading_operator(self) -> Mapping[str, Any]:
+        """Return the operator pod that holds the Lease. Raises CommandFailed."""
+        pods = await self._kubectl.items("pods", "-A", "-l", OPERATORS)
         leases = await self._kubectl.items("leases", "-A")
         holders = {str(lease["spec"].get("holderIdentity", "")) for lease in leases}
         for pod in pods:
             name = str(pod["metadata"]["name"])
             if any(name in holder for holder in holders):
-                t_ms = time.time() * 1000
-                namespace = str(pod["metadata"]["namespace"])
-                await self._delete_by_force(self._kubectl.within(namespace), name)
-                return Fault(t_ms, f"kubectl delete pod {name} --grace-period=0 --force")
+                return pod
         raise CommandFailed(
             expected="an operator pod that holds the Lease",
             found=f"pods {[pod['metadata']['name'] for pod in pods]}, holders {sorted(holders)}",

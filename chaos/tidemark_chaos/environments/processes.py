@@ -73,7 +73,7 @@ def _take(held: socket.socket, port: int) -> None:
 
 BROKERS = 3
 START_SECONDS = 60.0
-LOAD_STOP_SECONDS = 70.0
+LOAD_STOP_SECONDS = 100.0  # a record's timeout, then the end of a consumer group
 VERIFY_SECONDS = 60.0
 VERIFIED_BYTES_PER_SECOND = 500_000  # of the events: less than a busy machine does
 POLL_SECONDS = 0.05

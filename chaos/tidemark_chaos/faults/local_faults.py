@@ -1,4 +1,4 @@
-"""Strike brokers and the controller of local mode by signals, and heal what was struck.
+"""Strike brokers and the controller of local mode, and heal what was struck.
 
 Each step that has to be undone is in the heal journal first. `strike` heals also when it is
 cancelled; what it leaves (a runner that dies) is healed from the journal.
@@ -7,50 +7,39 @@ cancelled; what it leaves (a runner that dies) is healed from the journal.
 import asyncio
 import os
 import signal
+import sqlite3
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Protocol
 
 from tidemark_client.cluster_status import ClusterStatus
 from tidemark_client.errors import CommandFailed
 from tidemark_client.waiting import until
 
+from tidemark_chaos.environments.chaos_environment import Tell
+from tidemark_chaos.environments.volumes import Volume
+from tidemark_chaos.faults.disk_faults import DiskFaults
+from tidemark_chaos.faults.link_faults import LinkFaults, names
 from tidemark_chaos.heal_journal import HealJournal
-from tidemark_chaos.links import CONTROLLER, Links, Place
+from tidemark_chaos.links import Links
 from tidemark_chaos.schedule import PlannedFault
-from tidemark_chaos.spec import Direction, ExperimentSpec, FaultName, Party, Role
+from tidemark_chaos.spec import OF_THE_DISK, OF_THE_NETWORK, ExperimentSpec, FaultName, Role
 
 SUCCESSOR_LIFE_SECONDS = 0.3  # it is opening its logs then, or registering
 BACK_SECONDS = 60.0
 POLL_SECONDS = 0.05
+STORE = "tidemark.sqlite"
+LOCK_SECONDS = 10.0  # a commit of the controller is waited for
+DOWN = "disconnect and kill -9 of"
 
-POSSIBLE = frozenset(
-    {
-        FaultName.KILL,
-        FaultName.KILL_TWICE,
-        FaultName.TERMINATE,
-        FaultName.PAUSE,
-        FaultName.ROLLING_RESTART,
-        FaultName.NETWORK_CUT,
-        FaultName.NETWORK_DELAY,
-    }
-)
-NO_PACKETS = "proxies carry streams, not packets; use network-delay or network-cut"
-NO_VOLUME = "local brokers share the file system of this machine"
+POSSIBLE = frozenset(FaultName) - {FaultName.POD_DELETE, FaultName.CLOCK_JUMP}
 NEEDS = {
     FaultName.POD_DELETE: "there are no pods; use kill or terminate",
-    FaultName.NODE_DOWN: "there is one machine; use pause or kill",
-    FaultName.NETWORK_LOSS: NO_PACKETS,
-    FaultName.BANDWIDTH: "proxies have no limit of bytes; use network-delay",
-    FaultName.DISK_FULL: NO_VOLUME,
-    FaultName.DISK_SLOW: NO_VOLUME,
-    FaultName.DISK_ERROR: NO_VOLUME,
-    FaultName.CLOCK_JUMP: "all processes share the clock of this machine",
-    FaultName.API_SERVER_OUTAGE: "there is no Kubernetes API; use pause with role controller",
+    FaultName.CLOCK_JUMP: "all processes share the clock of this machine; the simulator has the"
+    " fault clock_jump (hack/sim)",
 }
-
-Tell = Callable[[float, str], None]  # Unix time in ms, and what was done
 
 
 class Cluster(Protocol):
@@ -59,6 +48,13 @@ class Cluster(Protocol):
 
     @property
     def links(self) -> Links: ...
+
+    @property
+    def volumes(self) -> Mapping[int, Volume]: ...
+
+    @property
+    def data(self) -> Path:
+        """Return the data directory of `tidemark dev`."""
 
     async def pid_of(self, broker_id: int) -> int | None: ...
 
@@ -71,8 +67,11 @@ class Cluster(Protocol):
         """Send the operator a signal, wait for its end and start it again."""
 
 
-def impossible(spec: ExperimentSpec, brokers: int) -> list[str]:
-    """Return a sentence for each part of an experiment that local mode cannot do."""
+def impossible(spec: ExperimentSpec, brokers: int, *, volumes: str = "") -> list[str]:
+    """Return a sentence for each part of an experiment that local mode cannot do.
+
+    `volumes`: why brokers can have no volumes on this machine; "" if they can.
+    """
     problems = []
     if spec.pool != "default":
         problems.append(
@@ -84,6 +83,11 @@ def impossible(spec: ExperimentSpec, brokers: int) -> list[str]:
             problems.append(
                 f"spec.faults[{number}].kind: {fault.kind} is not possible in local mode:"
                 f" {NEEDS[fault.kind]}"
+            )
+        elif fault.kind in OF_THE_DISK and volumes:
+            problems.append(
+                f"spec.faults[{number}].kind: {fault.kind} is not possible on this machine:"
+                f" {volumes}"
             )
         if fault.target.role is Role.RANDOM and fault.target.count > brokers:
             problems.append(
@@ -103,8 +107,8 @@ class LocalFaults:
         self._cluster = cluster
         self._journal = journal
         self._paused: dict[int, str] = {}  # process id -> whose
-        self._cut: dict[int, list[tuple[Place, Place]]] = {}  # by number of the fault
-        self._slow: dict[int, dict[tuple[Place, Place], float]] = {}
+        self._links = LinkFaults(cluster.links, cluster.brokers)
+        self._disks = DiskFaults(cluster.volumes, journal, cluster.pid_of)
 
     async def strike(
         self, fault: PlannedFault, brokers: tuple[int, ...], on_begin: Tell, on_heal: Tell
@@ -125,28 +129,41 @@ class LocalFaults:
                 await self._pause(pids, fault.for_seconds, on_begin, on_heal)
             case FaultName.ROLLING_RESTART:
                 await self._roll(brokers, on_begin, on_heal)
-            case FaultName.NETWORK_CUT | FaultName.NETWORK_DELAY:
-                await self._disturb(fault, brokers, on_begin, on_heal)
+            case FaultName.NODE_DOWN:
+                await self._take_down(fault, brokers, on_begin, on_heal)
+            case kind if kind in OF_THE_NETWORK:
+                await self._links.strike(fault, brokers, on_begin, on_heal)
+            case kind if kind in OF_THE_DISK:
+                await self._disks.strike(fault, brokers, on_begin, on_heal)
             case _:
                 raise AssertionError(f"{fault.kind} is not possible in local mode")
 
     def heal(self) -> list[str]:
-        """Resume what is paused, heal all links, and return whose processes were paused."""
-        if self._cut or self._slow:
-            self._cut.clear()
-            self._slow.clear()
-            self._set_links()
-        resumed = []
-        for pid, whose in tuple(self._paused.items()):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
-            del self._paused[pid]
-            self._journal.remove("resume", pid)
-            resumed.append(whose)
+        """Resume what is paused, heal all links and disks, and return what was healed."""
+        self._links.heal()
+        resumed = self._disks.heal()
+        resumed += self._paused.values()
+        self._resume(tuple(self._paused))
         return resumed
+
+    def _hold(self, pid: int, whose: str) -> None:
+        self._journal.add("resume", pid, whose)
+        self._paused[pid] = whose
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+
+    def _resume(self, pids: Iterable[int]) -> None:
+        for pid in pids:
+            if self._paused.pop(pid, None) is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+                self._journal.remove("resume", pid)
 
     async def _strike_operator(self, fault: PlannedFault, on_begin: Tell, on_heal: Tell) -> None:
         pid = self._cluster.operator_pid
+        if fault.kind is FaultName.API_SERVER_OUTAGE:
+            await self._lock_store(fault.for_seconds, on_begin, on_heal)
+            return
         if fault.kind is FaultName.PAUSE:
             await self._pause({"the operator": pid}, fault.for_seconds, on_begin, on_heal)
             return
@@ -164,7 +181,7 @@ class LocalFaults:
         for pid in pids.values():
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
-        on_begin(t_ms, f"{words} {_names(brokers)}")
+        on_begin(t_ms, f"{words} {names(brokers)}")
         return pids
 
     async def _kill_twice(self, brokers: tuple[int, ...], on_begin: Tell, on_heal: Tell) -> None:
@@ -177,7 +194,7 @@ class LocalFaults:
                 for broker_id, pid in zip(brokers, found, strict=True)
             )
 
-        await _until(has_successors, f"new processes of {_names(brokers)}")
+        await _until(has_successors, f"new processes of {names(brokers)}")
         await asyncio.sleep(SUCCESSOR_LIFE_SECONDS)
         await self._signal_all(brokers, signal.SIGKILL, "kill -9 of the successor of", on_heal)
 
@@ -188,55 +205,53 @@ class LocalFaults:
         try:
             t_ms = _now_ms()
             for name, pid in pids.items():
-                self._journal.add("resume", pid, name)
-                self._paused[pid] = name
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGSTOP)
+                self._hold(pid, name)
             on_begin(t_ms, f"SIGSTOP of {whose} for {for_seconds:g} s")
             await asyncio.sleep(for_seconds)
         finally:
             t_ms = _now_ms()
-            for pid in pids.values():
-                if self._paused.pop(pid, None) is not None:
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGCONT)
-                    self._journal.remove("resume", pid)
+            self._resume(pids.values())
             on_heal(t_ms, f"SIGCONT of {whose}")
 
-    async def _disturb(
+    async def _take_down(
         self, fault: PlannedFault, brokers: tuple[int, ...], on_begin: Tell, on_heal: Tell
     ) -> None:
-        """Cut or delay links until `for` is over. They are ours: they end with this process."""
-        directions = directions_of(fault, brokers, self._cluster.brokers)
-        is_cut = fault.kind is FaultName.NETWORK_CUT
-        parties = " and ".join(fault.from_)
-        text = f"{_names(brokers)} disconnected from {parties}"
-        if not is_cut:
-            text = f"{_names(brokers)}: links to {parties} slower by {fault.delay_seconds:g} s"
-        if fault.direction is not Direction.BOTH:
-            text += f", {fault.direction}bound only"
+        """Disconnect brokers, kill them, and hold their successors until `for` is over."""
+        loop = asyncio.get_running_loop()
+        held: dict[int, str] = {}
         try:
-            if is_cut:
-                self._cut[fault.number] = directions
-            else:
-                self._slow[fault.number] = dict.fromkeys(directions, fault.delay_seconds)
-            t_ms = _now_ms()
-            self._set_links()
-            on_begin(t_ms, f"{text} for {fault.for_seconds:g} s")
-            await asyncio.sleep(fault.for_seconds)
+            self._links.cut(fault.number, brokers)  # first: nobody is told of their end
+            before = await self._signal_all(brokers, signal.SIGKILL, DOWN, on_begin)
+            ends = loop.time() + fault.for_seconds
+            while loop.time() < ends:
+                for broker_id in brokers:
+                    pid = await self._cluster.pid_of(broker_id)
+                    if pid is not None and pid not in held and pid != before[broker_id]:
+                        held[pid] = f"broker {broker_id}"
+                        self._hold(pid, held[pid])
+                await asyncio.sleep(POLL_SECONDS)
         finally:
-            self._cut.pop(fault.number, None)
-            self._slow.pop(fault.number, None)
             t_ms = _now_ms()
-            self._set_links()
-            on_heal(t_ms, f"the links of {_names(brokers)} are healed")
+            self._links.heal_one(fault.number)
+            self._resume(held)
+            on_heal(t_ms, f"{names(brokers)} may start and are connected")
 
-    def _set_links(self) -> None:
-        self._cluster.links.cut(pair for pairs in self._cut.values() for pair in pairs)
-        slow: dict[tuple[Place, Place], float] = {}
-        for delays in self._slow.values():
-            slow.update(delays)
-        self._cluster.links.delay(slow)
+    async def _lock_store(self, for_seconds: float, on_begin: Tell, on_heal: Tell) -> None:
+        """Hold the write lock of the controller's store; the kernel frees it with this process."""
+        store = sqlite3.connect(
+            self._cluster.data / STORE,
+            timeout=LOCK_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            await asyncio.to_thread(store.execute, "BEGIN IMMEDIATE")
+            on_begin(_now_ms(), f"the controller's store accepts no write for {for_seconds:g} s")
+            await asyncio.sleep(for_seconds)
+        finally:
+            t_ms = _now_ms()
+            store.close()  # which rolls back
+            on_heal(t_ms, "the controller's store accepts writes")
 
     async def _roll(self, brokers: tuple[int, ...], on_begin: Tell, on_heal: Tell) -> None:
         """Stop all brokers in turn; each is back in sync before the next one."""
@@ -253,7 +268,7 @@ class LocalFaults:
                 return has_new_epoch and view is not None and view.is_fully_in_sync
 
             await _until(is_back, f"broker {broker_id} back in sync")
-        on_heal(_now_ms(), f"{_names(brokers)} restarted in turn")
+        on_heal(_now_ms(), f"{names(brokers)} restarted in turn")
 
     async def _pid(self, broker_id: int) -> int:
         pid = await self._cluster.pid_of(broker_id)
@@ -264,29 +279,6 @@ class LocalFaults:
                 to_do="read the logs next to the report",
             )
         return pid
-
-
-def directions_of(
-    fault: PlannedFault, brokers: tuple[int, ...], count: int
-) -> list[tuple[Place, Place]]:
-    """Return each (from, to) that a network fault of these brokers disturbs."""
-    found = []
-    for broker_id in brokers:
-        places: list[Place] = []
-        if Party.PEERS in fault.from_:
-            places += [place for place in range(count) if place not in brokers]
-        if Party.CONTROLLER in fault.from_:
-            places.append(CONTROLLER)
-        for place in places:
-            if fault.direction is not Direction.IN:
-                found.append((broker_id, place))
-            if fault.direction is not Direction.OUT:
-                found.append((place, broker_id))
-    return found
-
-
-def _names(brokers: tuple[int, ...]) -> str:
-    return f"broker{'s' * (len(brokers) > 1)} {', '.join(map(str, brokers))}"
 
 
 def _epoch(status: ClusterStatus | None, broker_id: int) -> int:

@@ -1,11 +1,12 @@
 """Strike broker pods and the operator of the kind cluster, and heal what was struck.
 
-A pause ends by itself: the shell that stops the broker resumes it, inside the pod, so it needs no
-runner that lives.
+What lasts ends by itself, so it needs no runner that lives: a paused broker is resumed by the shell
+that stopped it, inside the pod, a cut or a paused operator by a shell in its node.
 """
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from tidemark_client.cluster_status import ClusterStatus
@@ -13,8 +14,9 @@ from tidemark_client.waiting import until
 
 from tidemark_chaos.environments.chaos_environment import Tell
 from tidemark_chaos.faults.fault import Fault
+from tidemark_chaos.faults.node_scripts import Cut
 from tidemark_chaos.schedule import PlannedFault
-from tidemark_chaos.spec import ExperimentSpec, FaultName, Role
+from tidemark_chaos.spec import ExperimentSpec, FaultName, Party, Role
 
 BACK_SECONDS = 120.0
 POLL_SECONDS = 0.1
@@ -26,16 +28,17 @@ POSSIBLE = frozenset(
         FaultName.PAUSE,
         FaultName.POD_DELETE,
         FaultName.ROLLING_RESTART,
+        FaultName.NETWORK_CUT,
     }
 )
-NO_PRIVILEGES = "pods of the restricted profile may not do that; local mode can cut and delay links"
+OF_THE_OPERATOR = frozenset({FaultName.KILL, FaultName.PAUSE})
+NO_NETEM = "its nodes need not have tc netem; local mode can do it"
 NEEDS = {
     FaultName.KILL_TWICE: "the kubelet restarts a container late the second time; use kill",
     FaultName.NODE_DOWN: "stop a node's container by hand, or use kill",
-    FaultName.NETWORK_CUT: NO_PRIVILEGES,
-    FaultName.NETWORK_DELAY: NO_PRIVILEGES,
-    FaultName.NETWORK_LOSS: NO_PRIVILEGES,
-    FaultName.BANDWIDTH: NO_PRIVILEGES,
+    FaultName.NETWORK_DELAY: NO_NETEM,
+    FaultName.NETWORK_LOSS: NO_NETEM,
+    FaultName.BANDWIDTH: NO_NETEM,
     FaultName.DISK_FULL: "volumes share the disk of their node",
     FaultName.DISK_SLOW: "volumes share the disk of their node",
     FaultName.DISK_ERROR: "volumes share the disk of their node",
@@ -57,6 +60,12 @@ class Pods(Protocol):
 
     async def kill_operator(self) -> Fault: ...
 
+    async def pause_operator(self, seconds: float) -> Fault: ...
+
+    async def cut(
+        self, broker_id: int, others: Sequence[int], *, from_: Sequence[Party], cut: Cut
+    ) -> tuple[Fault, Callable[[], Awaitable[None]]]: ...
+
 
 def impossible(spec: ExperimentSpec) -> list[str]:
     """Return a sentence for each part of an experiment that a kind cluster cannot do."""
@@ -69,7 +78,7 @@ def impossible(spec: ExperimentSpec) -> list[str]:
         place = f"spec.faults[{number}].kind"
         if fault.kind not in POSSIBLE:
             problems.append(f"{place}: {fault.kind} is not possible on kind: {NEEDS[fault.kind]}")
-        elif fault.target.role is Role.CONTROLLER and fault.kind is not FaultName.KILL:
+        elif fault.target.role is Role.CONTROLLER and fault.kind not in OF_THE_OPERATOR:
             problems.append(f"{place}: {fault.kind} of the controller is not possible on kind")
     return problems
 
@@ -83,7 +92,7 @@ class PodFaults:
     ) -> None:
         """Do a fault to the end, its healing included. Raises CommandFailed."""
         if fault.role is Role.CONTROLLER:
-            _tell(on_begin, await self._pods.kill_operator())
+            await self._strike_operator(fault, on_begin, on_heal)
             return
         match fault.kind:
             case FaultName.KILL:
@@ -95,14 +104,42 @@ class PodFaults:
                     _tell(on_begin, await self._pods.delete_pod(broker_id, is_forced=True))
             case FaultName.ROLLING_RESTART:
                 await self._roll(brokers, on_begin, on_heal)
+            case FaultName.NETWORK_CUT:
+                await self._cut(fault, brokers, on_begin, on_heal)
             case FaultName.PAUSE:
                 await self._pause(brokers, fault.for_seconds, on_begin, on_heal)
             case _:
                 raise AssertionError(f"{fault.kind} is not possible on kind")
 
     def heal(self) -> list[str]:
-        """Do nothing: pauses end by themselves, and all else is over at once."""
+        """Do nothing: what lasts ends by itself, and all else is over at once."""
         return []
+
+    async def _strike_operator(self, fault: PlannedFault, on_begin: Tell, on_heal: Tell) -> None:
+        if fault.kind is FaultName.KILL:
+            _tell(on_begin, await self._pods.kill_operator())
+            return
+        _tell(on_begin, await self._pods.pause_operator(fault.for_seconds))
+        await asyncio.sleep(fault.for_seconds)
+        on_heal(time.time() * 1000, "the operator continues")
+
+    async def _cut(
+        self, fault: PlannedFault, brokers: tuple[int, ...], on_begin: Tell, on_heal: Tell
+    ) -> None:
+        status = await self._pods.status()
+        known = () if status is None else status.brokers
+        others = [row.broker_id for row in known if row.broker_id not in brokers]
+        cut = Cut(fault.direction, fault.for_seconds)
+        heals = []
+        try:
+            for broker_id in brokers:
+                found, heal = await self._pods.cut(broker_id, others, from_=fault.from_, cut=cut)
+                heals.append(heal)
+                _tell(on_begin, found)
+            await asyncio.sleep(fault.for_seconds)
+        finally:
+            await asyncio.shield(asyncio.gather(*(heal() for heal in heals)))
+            on_heal(time.time() * 1000, f"brokers {', '.join(map(str, brokers))} are connected")
 
     async def _each(
         self, brokers: tuple[int, ...], on_begin: Tell, number: int, words: str

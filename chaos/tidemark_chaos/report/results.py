@@ -40,7 +40,7 @@ CHECKED = (
     *("lost-write", "unseen", "vanished", "duplicate", "inconsistent-offsets", "unknown-value"),
     *("refused-read", "read-above-watermark", "acknowledged-below", "nonmonotonic-send"),
     *("int-nonmonotonic-send", "int-poll-skip", "int-nonmonotonic-poll", "poll-skip"),
-    "nonmonotonic-poll",
+    *("nonmonotonic-poll", "group-skipped", "group-commit-lost"),
 )
 
 

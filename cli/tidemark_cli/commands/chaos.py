@@ -18,6 +18,13 @@ from tidemark_chaos.environments.chaos_environment import ChaosEnvironment, Faul
 from tidemark_chaos.environments.chaos_pods import ChaosPods
 from tidemark_chaos.environments.chaos_processes import EVENTS, ChaosProcesses
 from tidemark_chaos.environments.kubectl import Kubectl
+from tidemark_chaos.environments.running_cluster import (
+    ChaosRunningCluster,
+    RunningCluster,
+    find_cluster,
+    not_possible,
+)
+from tidemark_chaos.environments.volumes import VolumeError, why_impossible
 from tidemark_chaos.faults import pod_faults
 from tidemark_chaos.faults.local_faults import LocalFaults, impossible
 from tidemark_chaos.faults.pod_faults import PodFaults
@@ -56,9 +63,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-f", "--file", type=Path, help="the experiment, a ChaosExperiment")
     parser.add_argument(
         "--on",
-        choices=("local", "kind"),
+        choices=("local", "kind", "dev"),
         default="local",
-        help="processes of this machine, or pods of the checkout's kind cluster (default local)",
+        help="processes of this machine, pods of the checkout's kind cluster, or a `tidemark dev` "
+        "that runs (default local)",
+    )
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        default=Path("tidemark-data"),
+        help="with --on dev: the data directory of that `tidemark dev` (default: ./tidemark-data)",
+    )
+    parser.add_argument(
+        "--break-running-cluster",
+        action="store_true",
+        help="with --on dev: needed, because faults strike a cluster with data of others",
     )
     parser.add_argument("--seed", type=int, help="seed of the schedule (default: that of the file)")
     parser.add_argument(
@@ -95,16 +114,24 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             lambda console: console.print(f"{healed} steps" if healed else "nothing to heal"),
         )
         return EXIT_OK
-    experiment = await asyncio.to_thread(_experiment, arguments)
+    cluster = await find_cluster(arguments.data_dir) if arguments.on == "dev" else None
+    experiment = await asyncio.to_thread(_experiment, arguments, cluster)
     seed = experiment.spec.seed if arguments.seed is None else arguments.seed
     if arguments.action == "check":
         planned = list(itertools.islice(schedule(experiment.spec, seed), SHOWN))
         output.result(planned, lambda console: _draw_schedule(console, planned))
         return EXIT_OK
     others = await asyncio.to_thread(_others, arguments.compare, experiment, seed)
+    if cluster is not None and not arguments.break_running_cluster:
+        raise CommandFailed(
+            f"Faults would strike the cluster that runs on {cluster.data}, and all of its topics.",
+            to_do="add --break-running-cluster, or leave out --on dev for a cluster of its own",
+            exit_code=EXIT_USAGE,
+        )
+    is_gone = "its cluster is gone" if cluster is None else "its topic is deleted"
     report = await until_interrupted(
-        _run(experiment, seed, arguments, output, others),
-        "The experiment was stopped by SIGTERM. Its faults are healed, its cluster is gone.",
+        _run(experiment, seed, arguments, output, others, cluster),
+        f"The experiment was stopped by SIGTERM. Its faults are healed, {is_gone}.",
     )
     output.result(report, lambda console: _draw(console, report, arguments.out))
     return EXIT_OK if report.verdict is Verdict.PASSED else EXIT_FAILED
@@ -116,11 +143,12 @@ async def _run(
     arguments: argparse.Namespace,
     output: Output,
     others: Sequence[ChaosReport],
+    cluster: RunningCluster | None,
 ) -> ChaosReport:
     out: Path = arguments.out.resolve()
     await asyncio.to_thread(out.mkdir, parents=True, exist_ok=True)
     journal = HealJournal(out)
-    environment, faults = await _place(experiment.spec, arguments.on, out, journal)
+    environment, faults = await _place(experiment.spec, arguments.on, out, journal, cluster)
     chaos = ChaosRun(experiment, seed, environment, faults, output.remark)
     output.remark(f"{experiment.metadata.name}: seed {seed}. {environment.opening}")
     try:
@@ -131,6 +159,8 @@ async def _run(
     where = "" if arguments.on == "local" else f" --on {arguments.on}"
     if arguments.duration is not None:
         where += f" --duration {arguments.duration}"
+    if cluster is not None:
+        where += f" --data-dir {shlex.quote(str(arguments.data_dir))} --break-running-cluster"
     command = f"tidemark chaos run -f {file} --seed {seed}{where}"
     version = importlib.metadata.version("tidemark")
     report = chaos_report(experiment, seed, seen, command=command, version=version)
@@ -139,13 +169,21 @@ async def _run(
 
 
 async def _place(
-    spec: ExperimentSpec, on: str, out: Path, journal: HealJournal
+    spec: ExperimentSpec,
+    on: str,
+    out: Path,
+    journal: HealJournal,
+    cluster: RunningCluster | None,
 ) -> tuple[ChaosEnvironment, Faults]:
     """Return where the experiment runs, and what strikes there."""
     if on == "kind":
         pods = ChaosPods(spec, kubectl=await Kubectl.of_rig(), events=out / EVENTS)
         return pods, PodFaults(pods)
-    processes = ChaosProcesses(spec, out=out, journal=journal)
+    processes = (
+        ChaosProcesses(spec, out=out, journal=journal)
+        if cluster is None
+        else ChaosRunningCluster(spec, cluster, out=out, journal=journal)
+    )
     return processes, LocalFaults(processes, journal)
 
 
@@ -171,9 +209,15 @@ def heal_before(out: Path, output: Output) -> int:
             to_do="wait for its end, stop it with Ctrl-C, or choose another --out",
             exit_code=EXIT_USAGE,
         ) from error
+    except VolumeError as error:
+        raise CommandFailed(
+            expected="the volumes of an earlier run to be unmounted",
+            found=str(error),
+            to_do="end the processes that use them, then run `tidemark chaos heal` again",
+        ) from error
 
 
-def _experiment(arguments: argparse.Namespace) -> ChaosExperiment:
+def _experiment(arguments: argparse.Namespace, cluster: RunningCluster | None) -> ChaosExperiment:
     """Read the file and check that it is possible there. Raises CommandFailed."""
     path: Path | None = arguments.file
     if path is None or not path.is_file():
@@ -183,17 +227,19 @@ def _experiment(arguments: argparse.Namespace) -> ChaosExperiment:
             to_do="start from examples/chaos/quick.yaml",
             exit_code=EXIT_USAGE,
         )
+    problems: list[str] = []
+    spec: ExperimentSpec | None = None
     try:
         experiment = parse_experiment(path.read_text(encoding="utf-8"))
         if arguments.duration is not None:
             experiment = with_duration(experiment, arguments.duration)
-        problems: Sequence[str] = (
-            pod_faults.impossible(experiment.spec)
-            if arguments.on == "kind"
-            else impossible(experiment.spec, ChaosProcesses.brokers)
-        )
-    except (InvalidExperiment, UnicodeDecodeError) as error:
-        problems = error.problems if isinstance(error, InvalidExperiment) else [str(error)]
+        spec = experiment.spec
+    except InvalidExperiment as error:
+        problems, spec = list(error.problems), error.spec
+    except UnicodeDecodeError as error:
+        problems = [str(error)]
+    if spec is not None:
+        problems += _impossible(spec, arguments.on, cluster)
     if problems:
         raise CommandFailed(
             "\n".join([f"{path} was rejected, nothing was started:", *problems]),
@@ -201,6 +247,15 @@ def _experiment(arguments: argparse.Namespace) -> ChaosExperiment:
             exit_code=EXIT_USAGE,
         )
     return experiment
+
+
+def _impossible(spec: ExperimentSpec, on: str, cluster: RunningCluster | None) -> Sequence[str]:
+    """Return a sentence for each part of an experiment that its place cannot do."""
+    if on == "kind":
+        return pod_faults.impossible(spec)
+    if cluster is not None:
+        return [*impossible(spec, cluster.brokers), *not_possible(spec)]
+    return impossible(spec, ChaosProcesses.brokers, volumes=why_impossible())
 
 
 def _draw_schedule(console: Console, planned: Sequence[PlannedFault]) -> None:

@@ -73,6 +73,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="add a consumer of each partition that reads from a replica in this rack; repeatable",
     )
+    parser.add_argument(
+        "--group-consumers",
+        type=int,
+        default=0,
+        help="add members of a consumer group, whose commits `tidemark verify` checks (default 0)",
+    )
     parser.add_argument("--out", type=Path, help="file for the events (default: stdout)")
     parser.set_defaults(partition=None)
 
@@ -83,6 +89,13 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             expected="--interval-ms, --in-flight and --timeout-ms above 0",
             found=f"{arguments.interval_ms}, {arguments.in_flight}, {arguments.timeout_ms}",
             to_do="remove them to use the defaults",
+            exit_code=EXIT_USAGE,
+        )
+    if arguments.group_consumers < 0:
+        raise CommandFailed(
+            expected="--group-consumers of 0 or more",
+            found=str(arguments.group_consumers),
+            to_do="remove it to have none",
             exit_code=EXIT_USAGE,
         )
     if arguments.producers < 1 or (arguments.idempotent and arguments.acks == "1"):
@@ -117,6 +130,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
                 in_flight=arguments.in_flight,
                 producers=arguments.producers if arguments.idempotent else 0,
                 acks=arguments.acks,
+                group_consumers=arguments.group_consumers,
             )
             finished = await _run_until_reported(
                 WorkloadRun(client, settings, write, near_clients=near), arguments

@@ -70,6 +70,22 @@ def test_what_was_healed_is_not_in_the_journal(sleeper: Sleeper, tmp_path: Path)
     assert heal(tmp_path, lambda _: None) == 0
 
 
+def test_paths_are_healed_before_and_after_the_processes(sleeper: Sleeper, tmp_path: Path) -> None:
+    journal = HealJournal(tmp_path)
+    ballast = tmp_path / "chaos-ballast"
+    ballast.touch()
+    journal.add_path("unmount", tmp_path / "volume", "the volume of broker 0")
+    journal.add("stop", sleeper.pid, "the operator")
+    journal.add_path("delete", ballast, "ballast of broker 0")
+    journal.add_path("thaw", tmp_path / "volume", "the volume of broker 1")
+    journal.remove_path("thaw", tmp_path / "volume")
+    of_a_dead_runner(tmp_path)
+    told: list[str] = []
+    assert heal(tmp_path, told.append) == 3
+    assert [each.partition(" ")[0] for each in told] == ["delete", "stop", "unmount"]
+    assert not ballast.exists()
+
+
 def test_without_a_journal_there_is_nothing_to_heal(tmp_path: Path) -> None:
     assert heal(tmp_path, lambda _: None) == 0
 

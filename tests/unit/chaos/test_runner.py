@@ -42,6 +42,8 @@ class PretendedCluster:
         self.problem: Exception | None = None
         self.keeps_data = False
         self.moves_leader = False
+        self.silent_ms = (0.0, 0.0)  # from and until
+        self.full_from_ms = 0.0
         self._began = time.time() * 1000
         self._sent = 0
 
@@ -65,13 +67,17 @@ class PretendedCluster:
         self.calls.append("tear down")
 
     async def status(self) -> ClusterStatus:
-        view = PartitionView(0, self.leader, self.epoch, (0, 1, 2), self.in_sync)
+        in_sync = self.in_sync if time.time() * 1000 > self.full_from_ms else (0,)
+        view = PartitionView(0, self.leader, self.epoch, (0, 1, 2), in_sync)
         brokers = tuple(BrokerRow(number, "Active", self.epoch) for number in range(3))
         return ClusterStatus(brokers, (TopicView("chaos", (view,)),))
 
     async def new_events(self) -> list[Event]:
         now_ms = time.time() * 1000
         found: list[Event] = [] if self._sent else [Started(now_ms, "run", "chaos", 1, 5.0)]
+        if self.silent_ms[0] < now_ms < self.silent_ms[1]:
+            self._began = now_ms - 5 * self._sent
+            return found
         while self._began + 5 * self._sent < now_ms:
             at_ms = self._began + 5 * self._sent
             found.append(Produced(at_ms, 0, self._sent, "acknowledged", 1.0, self._sent))
@@ -102,6 +108,7 @@ class PretendedFaults:
         self._cluster = cluster
         self._for_seconds = for_seconds
         self.is_broken = False
+        self.is_slow = False  # in sync after 150 ms, acknowledging until 100 ms and from 400 ms
         self.began = asyncio.Event()
 
     async def strike(
@@ -119,6 +126,10 @@ class PretendedFaults:
         finally:
             self._cluster.in_sync = (0, 1, 2)
             self._cluster.epoch += 1
+            if self.is_slow:
+                now_ms = time.time() * 1000
+                self._cluster.full_from_ms = now_ms + 150
+                self._cluster.silent_ms = (now_ms + 100, now_ms + 400)
             on_heal(time.time() * 1000, "healed")
 
     def heal(self) -> list[str]:
@@ -173,6 +184,16 @@ def test_a_leader_that_moves_while_a_restart_is_waited_for_is_followed() -> None
     cluster.moves_leader = True
     seen = seen_in(run_of(cluster, PretendedFaults(cluster)))
     assert [fault.brokers for fault in seen.faults] == [(2,), (2,)]
+
+
+def test_acknowledgements_from_before_all_was_in_sync_are_no_recovery() -> None:
+    cluster = PretendedCluster()
+    faults = PretendedFaults(cluster)
+    faults.is_slow = True
+    seen = seen_in(run_of(cluster, faults, "rounds: 1\n  faults: [{kind: terminate}]"))
+    (fault,) = seen.faults
+    assert fault.heal_ms is not None and fault.recovered_ms is not None
+    assert fault.recovered_ms - fault.heal_ms > 390
 
 
 def test_an_experiment_that_injected_nothing_does_not_pass() -> None:

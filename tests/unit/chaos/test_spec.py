@@ -122,6 +122,19 @@ def test_other_durations_are_not(text: str) -> None:
             {"faults": [{"kind": "network-delay", "for": "1s"}]},
             "delay: expected with kind network-delay",
         ),
+        (
+            {"faults": [{"kind": "disk-slow", "for": "1s"}]},
+            "delay: expected with kind network-delay or disk-slow",
+        ),
+        ({"faults": [{"kind": "bandwidth", "for": "1s"}]}, "bytesPerSecond: expected with kind"),
+        (
+            {"faults": [{"kind": "network-loss", "for": "1s", "loss": 1}]},
+            "spec.faults[0].loss: expected `float` <= 0.9",
+        ),
+        (
+            {"faults": [{"kind": "api-server-outage", "for": "1s"}]},
+            "api-server-outage strikes no broker; set target.role to controller",
+        ),
         ({"workload": {"acks": "1"}}, "an idempotent producer needs acks all"),
         ({"workload": {"acks": "0"}}, "spec.workload.acks: invalid enum value '0'"),
         ({"workload": {"topic": "a/b"}}, "spec.workload.topic: expected `str` matching regex"),
@@ -138,6 +151,52 @@ def test_other_durations_are_not(text: str) -> None:
 )
 def test_a_wrong_field_has_a_sentence_with_its_place(spec: dict[str, Any], sentence: str) -> None:
     assert sentence in problems_of(text_of(**spec))
+
+
+def test_problems_of_every_kind_are_named_together() -> None:
+    found = problems_of(
+        text_of(
+            seeds=2,
+            quiet="soon",
+            guards={"minInSync": 4},
+            workload={"acks": "1", "config": {"a": 1}},
+            faults=[
+                {"kind": "kil", "target": {"role": "boss"}},
+                {"kind": "pause"},
+                {"kind": "disk-slow", "for": "eternity"},
+                {"kind": "network-loss", "loss": 2, "for": "1s"},
+            ],
+        )
+    ).splitlines()
+    places = [line.partition(": ")[0] for line in found]
+    assert places == [
+        "spec.faults[0].kind",
+        "spec.faults[0].target.role",
+        "spec.faults[3].loss",
+        "spec",
+        "spec.workload.config",
+        "spec.quiet",
+        "spec.faults[2].for",
+        "spec.faults[1]",
+        "spec.faults[2]",
+    ]
+
+
+def test_what_was_not_readable_causes_no_further_problem() -> None:
+    for spec in ({"rounds": "many"}, {"faults": "kill"}, {"workload": {"partitions": "x"}}):
+        assert len(problems_of(text_of(**spec)).splitlines()) == 1
+    no_object = problems_of(text_of().replace('"spec":{', '"spec":[1],"more":{'))
+    assert no_object == "spec: expected `object`, got [1]"
+
+
+def test_an_environment_checks_what_could_be_read() -> None:
+    wrong = {"kind": "kil"}
+    far = {"kind": "clock-jump", "for": "1s"}
+    with pytest.raises(InvalidExperiment) as caught:
+        parse_experiment(text_of(faults=[wrong, far]))
+    assert caught.value.spec is not None
+    (problem,) = impossible(caught.value.spec, 3)
+    assert problem.startswith("spec.faults[1].kind: clock-jump is not possible")
 
 
 def test_faults_that_overlap_are_rejected_with_both_their_places() -> None:

@@ -1,12 +1,9 @@
 """`tidemark consume --group`: what is committed, and when a consumer is made again."""
 
 import asyncio
-import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from aiohttp import web
@@ -17,83 +14,9 @@ from tidemark_cli.commands import consume
 from tidemark_cli.output import Output
 from tidemark_client.errors import CommandFailed
 
+from tests.support.fake_group_coordinator import Coordinator
 from tests.support.fake_http_broker import TOPIC, FakeCluster, hang_up, problem
 from tests.support.waiting import HANG_SECONDS
-
-Response = Callable[[web.Request], Any]
-
-
-@dataclass
-class Coordinator:
-    """One group of one partition, at a broker of its own; `next_polls` come first, once each."""
-
-    records: list[bytes]
-    committed: int = 0
-    page_records: int = 4
-    made: list[dict[str, Any]] = field(default_factory=list)
-    ended: int = 0
-    requested: list[str] = field(default_factory=list)
-    next_polls: list[Response] = field(default_factory=list)
-    next_commits: list[Response] = field(default_factory=list)
-    _position: int = 0
-    _server: TestServer | None = None
-
-    async def next_page(self, request: web.Request) -> web.Response:
-        first, self._position = self._position, self._position + self.page_records
-        self._position = min(self._position, len(self.records))
-        found: list[dict[str, Any]] = [
-            {
-                "topic": TOPIC,
-                "partition": 0,
-                "offset": offset,
-                "timestamp": 1,
-                "key": None,
-                "value": base64.b64encode(self.records[offset]).decode(),
-                "headers": [],
-            }
-            for offset in range(first, self._position)
-        ]
-        return web.json_response(found)
-
-    def app(self) -> web.Application:
-        async def make(request: web.Request) -> web.StreamResponse:
-            self.made.append(await request.json())
-            self._position = self.committed
-            base = f"http://{request.host}/consumers/readers/instances/c{len(self.made)}"
-            return web.json_response({"instance_id": "c", "base_uri": base})
-
-        async def poll(request: web.Request) -> web.StreamResponse:
-            if self.next_polls:
-                return await self.next_polls.pop(0)(request)
-            return await self.next_page(request)
-
-        async def commit(request: web.Request) -> web.StreamResponse:
-            body = await request.json()
-            self.requested.append(f"commit {body['offsets'][0]['offset']}")
-            if self.next_commits:
-                return await self.next_commits.pop(0)(request)
-            self.committed = body["offsets"][0]["offset"]
-            return web.Response(status=204)
-
-        async def subscribe(request: web.Request) -> web.StreamResponse:
-            return web.Response(status=204)
-
-        async def subscription(request: web.Request) -> web.StreamResponse:
-            return web.json_response({"topics": [TOPIC], "partitions": [{TOPIC: [0]}]})
-
-        async def end(request: web.Request) -> web.StreamResponse:
-            self.ended += 1
-            return web.Response(status=204)
-
-        app = web.Application()
-        path = "/consumers/readers/instances/{name}"
-        app.router.add_post("/consumers/readers", make)
-        app.router.add_get(path + "/records", poll)
-        app.router.add_post(path + "/offsets", commit)
-        app.router.add_post(path + "/subscription", subscribe)
-        app.router.add_get(path + "/subscription", subscription)
-        app.router.add_delete(path, end)
-        return app
 
 
 @contextmanager

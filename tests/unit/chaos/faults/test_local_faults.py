@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,14 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tidemark_chaos.environments.volumes import Volume
+from tidemark_chaos.faults.link_faults import directions_of
 from tidemark_chaos.faults.local_faults import (
     NEEDS,
     POSSIBLE,
+    STORE,
     LocalFaults,
-    directions_of,
     impossible,
 )
-from tidemark_chaos.heal_journal import HealJournal
+from tidemark_chaos.heal_journal import JOURNAL, HealJournal
 from tidemark_chaos.links import CONTROLLER, Links
 from tidemark_chaos.schedule import PlannedFault
 from tidemark_chaos.spec import Direction, FaultName, Party, Role, parse_experiment
@@ -49,9 +52,16 @@ def test_each_fault_is_possible_or_has_a_reason() -> None:
 
 
 def test_what_local_mode_cannot_do_is_named_with_its_reason() -> None:
-    assert problems("{kind: network-loss, for: 5s}") == [
-        "spec.faults[0].kind: network-loss is not possible in local mode: proxies carry streams,"
-        " not packets; use network-delay or network-cut"
+    assert problems("{kind: clock-jump, for: 5s}") == [
+        "spec.faults[0].kind: clock-jump is not possible in local mode: all processes share the"
+        " clock of this machine; the simulator has the fault clock_jump (hack/sim)"
+    ]
+    disk = parse_experiment(
+        TEXT.format(pool="default", factor=3, fault="{kind: disk-full, for: 5s}")
+    )
+    assert impossible(disk.spec, 3) == []
+    assert impossible(disk.spec, 3, volumes="root is needed") == [
+        "spec.faults[0].kind: disk-full is not possible on this machine: root is needed"
     ]
     assert "there are 3 brokers, not 5" in problems("{kind: kill}", factor=5)[0]
     assert "the pool 'other' does not exist" in problems("{kind: kill}", pool="other")[0]
@@ -68,6 +78,8 @@ class OneProcess:
     def __init__(self) -> None:
         self.process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
         self.links = Links(lambda _: None, (CONTROLLER, 0, 1, 2))
+        self.volumes: dict[int, Volume] = {}
+        self.data = Path()
 
     async def pid_of(self, broker_id: int) -> int | None:
         return self.process.pid if broker_id == 0 else None
@@ -137,6 +149,74 @@ def test_a_pause_that_is_cancelled_is_healed(cluster: OneProcess, tmp_path: Path
 def wait_until_paused(cluster: OneProcess) -> None:
     _, status = os.waitpid(cluster.process.pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status)
+
+
+class Restarted(OneProcess):
+    """Its broker 0 has a successor as soon as it was killed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+
+    async def pid_of(self, broker_id: int) -> int | None:
+        return self.first.pid if self.first.poll() is None else self.process.pid
+
+
+def test_a_node_is_down_while_its_successor_is_held(tmp_path: Path) -> None:
+    async def down() -> None:
+        faults = LocalFaults(cluster, HealJournal(tmp_path))
+        fault = replace(pause(60), kind=FaultName.NODE_DOWN)
+        striking = asyncio.create_task(
+            faults.strike(fault, (0,), lambda _, text: told.append(text), lambda *_: None)
+        )
+        await asyncio.to_thread(wait_until_paused, cluster)
+        assert '"resume"' in (tmp_path / JOURNAL).read_text()
+        striking.cancel()
+        await asyncio.gather(striking, return_exceptions=True)
+
+    told: list[str] = []
+    cluster = Restarted()
+    try:
+        asyncio.run(down())
+        assert told == ["disconnect and kill -9 of broker 0"]
+        assert cluster.first.wait() == -signal.SIGKILL
+        assert not cluster.is_paused
+    finally:
+        cluster.process.kill()
+        cluster.process.wait()
+
+
+def test_a_store_accepts_no_write_until_the_outage_is_over(
+    cluster: OneProcess, tmp_path: Path
+) -> None:
+    def write() -> bool:
+        store = sqlite3.connect(tmp_path / STORE, timeout=0)
+        try:
+            store.execute("INSERT INTO objects VALUES (1)")
+            store.commit()
+        except sqlite3.OperationalError as error:
+            assert "locked" in str(error)
+            return False
+        finally:
+            store.close()
+        return True
+
+    async def outage() -> None:
+        fault = replace(pause(0.05), kind=FaultName.API_SERVER_OUTAGE, role=Role.CONTROLLER)
+        faults = LocalFaults(cluster, HealJournal(tmp_path))
+        await faults.strike(
+            fault, (), lambda *_: seen.append(write()), lambda *_: seen.append(write())
+        )
+
+    store = sqlite3.connect(tmp_path / STORE)
+    store.execute("PRAGMA journal_mode=WAL")
+    store.execute("CREATE TABLE objects (id INTEGER)")
+    store.commit()
+    cluster.data = tmp_path
+    seen: list[bool] = []
+    asyncio.run(outage())
+    assert seen == [False, True]
+    store.close()
 
 
 @pytest.mark.parametrize(
