@@ -6,6 +6,7 @@ runner that lives.
 
 import asyncio
 import time
+from collections.abc import Iterator
 from typing import Protocol
 
 from tidemark_client.cluster_status import ClusterStatus
@@ -13,6 +14,7 @@ from tidemark_client.waiting import until
 
 from tidemark_chaos.environments.chaos_environment import Tell
 from tidemark_chaos.faults.fault import Fault
+from tidemark_chaos.faults.local_faults import POSSIBLE as POSSIBLE_IN_LOCAL_MODE
 from tidemark_chaos.schedule import PlannedFault
 from tidemark_chaos.spec import ExperimentSpec, FaultName, Role
 
@@ -28,7 +30,7 @@ POSSIBLE = frozenset(
         FaultName.ROLLING_RESTART,
     }
 )
-NO_PRIVILEGES = "pods of the restricted profile may not do that; local mode can cut and delay links"
+NO_PRIVILEGES = "pods of the restricted profile may not do that"
 NEEDS = {
     FaultName.KILL_TWICE: "the kubelet restarts a container late the second time; use kill",
     FaultName.NODE_DOWN: "stop a node's container by hand, or use kill",
@@ -65,13 +67,26 @@ def impossible(spec: ExperimentSpec) -> list[str]:
         problems.append(
             f"spec.pool: not possible on kind: the run makes a pool default, not {spec.pool!r}"
         )
+    return [*problems, *(problem for problem, _ in _impossible_faults(spec, "on kind"))]
+
+
+def impossible_in_cluster(spec: ExperimentSpec) -> list[str]:
+    """Return a sentence for each fault that pods of a cluster cannot do."""
+    return [
+        f"{problem}; local mode offers it (tidemark chaos run)" if is_local else problem
+        for problem, is_local in _impossible_faults(spec, "in a cluster")
+    ]
+
+
+def _impossible_faults(spec: ExperimentSpec, where: str) -> Iterator[tuple[str, bool]]:
+    """Yield a sentence for each impossible fault, and whether local mode can do it."""
     for number, fault in enumerate(spec.faults):
-        place = f"spec.faults[{number}].kind"
+        place, is_local = f"spec.faults[{number}].kind", fault.kind in POSSIBLE_IN_LOCAL_MODE
         if fault.kind not in POSSIBLE:
-            problems.append(f"{place}: {fault.kind} is not possible on kind: {NEEDS[fault.kind]}")
+            reason = NEEDS[fault.kind]
+            yield f"{place}: {fault.kind} is not possible {where}: {reason}", is_local
         elif fault.target.role is Role.CONTROLLER and fault.kind is not FaultName.KILL:
-            problems.append(f"{place}: {fault.kind} of the controller is not possible on kind")
-    return problems
+            yield f"{place}: {fault.kind} of the controller is not possible {where}", is_local
 
 
 class PodFaults:
