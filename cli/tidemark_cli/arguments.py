@@ -29,6 +29,7 @@ COMMANDS = (
     "completion",
 )  # fmt: skip
 WITHOUT_TARGET = frozenset({"dev", "demo", "chaos", "audit", "completion"})
+OWN_OPTIONS = {"chaos": ("context", "namespace")}  # of `chaos report` alone
 TARGET_OPTIONS = ("server", "context", "namespace", "pool")
 OPTIONS_WITH_TIME = frozenset({"--from", "--to"})
 OPTIONS_WITH_VALUE = frozenset(
@@ -190,7 +191,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         known = f"`tidemark {parsed.command} --help` lists those that there are"
         near = _near(unknown.partition("=")[0], top.options()) if unknown else ""
         top.error(f"unrecognized arguments: {' '.join(rest)}{near}; {known}")
-    given = [option for option in TARGET_OPTIONS if getattr(parsed, option) is not None]
+    own = OWN_OPTIONS.get(parsed.command, ())
+    given = [
+        option
+        for option in TARGET_OPTIONS
+        if getattr(parsed, option) is not None and option not in own
+    ]
     if parsed.command in WITHOUT_TARGET and given:
         top.error(f"`tidemark {parsed.command}` has no --{given[0]}")
     return parsed
