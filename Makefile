@@ -25,8 +25,8 @@ setup-dev: ## the same with the tools of the tests
 demo: setup ## leaders are killed and stopped under load, and nothing is lost (1 to 3 min)
 	@hack/demo
 
-chaos: setup ## faults under load, a verdict and a report (6 min): EXPERIMENT=file, else examples/chaos/quick.yaml; SEED=n
-	@.venv/bin/tidemark chaos run -f $(or $(EXPERIMENT),examples/chaos/quick.yaml) $(if $(SEED),--seed $(SEED))
+chaos: setup ## faults under load, a verdict and a report (6 min), on the kind cluster if it is up: EXPERIMENT=file; SEED=n
+	@EXPERIMENT="$(EXPERIMENT)" SEED="$(SEED)" hack/chaos
 
 test: setup-dev ## all tests that this machine can run; ON=kind insists on Kubernetes (5 to 25 min)
 	@hack/test

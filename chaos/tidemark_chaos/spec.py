@@ -23,6 +23,7 @@ DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?"
 RESTART_SECONDS = 6.0  # how long a killed broker counts as away, for the check of overlaps
 NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 MAX_PLANNED = 10_000
+MAX_FAULTS = 100
 MAX_SECONDS = 7 * 86_400.0
 
 
@@ -169,7 +170,7 @@ class Guards(_Struct, frozen=True):
 
 
 class ExperimentSpec(_Struct, frozen=True):
-    faults: tuple[FaultSpec, ...]
+    faults: Annotated[tuple[FaultSpec, ...], Meta(max_length=MAX_FAULTS)]
     pool: str = "default"
     seed: Annotated[int, Meta(ge=0)] = 1
     duration: str | None = None

@@ -3,7 +3,7 @@
 `msgspec.convert` stops at the first wrong field; a person who corrects a file wants all of them.
 """
 
-from typing import Any, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 import msgspec
 
@@ -51,6 +51,13 @@ def _read(
     struct = _struct_in_tuple(type_)
     if struct is not None and isinstance(value, list):
         found[name] = []
+        limits = [each for each in get_args(type_)[1:] if isinstance(each, msgspec.Meta)]
+        most = next((each.max_length for each in limits if each.max_length is not None), None)
+        if most is not None and len(value) > most:
+            text = f"Expected `array` of length <= {most}, got {len(value)}"
+            problems.append(Problem(place, _sentence(place, text)))
+            del found[name]
+            return
         for number, each in enumerate(value):
             fields, wrong = readable_fields(each, struct, f"{place}[{number}]")
             found[name].append(None if wrong else fields)
@@ -70,7 +77,9 @@ def _read(
 
 
 def _struct_in_tuple(type_: Any) -> type[msgspec.Struct] | None:
-    """Return the struct of `tuple[Struct, ...]`."""
+    """Return the struct of `tuple[Struct, ...]`, also with limits (Annotated)."""
+    if get_origin(type_) is Annotated:
+        type_ = get_args(type_)[0]
     inner = get_args(type_)[:1] if get_origin(type_) is tuple else ()
     is_struct = bool(inner) and isinstance(inner[0], type) and issubclass(inner[0], msgspec.Struct)
     return inner[0] if is_struct else None

@@ -31,6 +31,7 @@ COMMANDS = (
     "completion",
 )  # fmt: skip
 WITHOUT_TARGET = frozenset({"dev", "demo", "chaos", "audit", "completion"})
+OWN_OPTIONS = {"chaos": ("context", "namespace")}  # of `chaos report` alone
 
 
 def _flag(option: str) -> str:
@@ -208,7 +209,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         near = _near(unknown, [*top.options(), *chosen.options()]) if unknown else ""
         known = f"see `{chosen.prog} --help`"
         top.error(f"unrecognized arguments: {' '.join(rest)}{near or ';'} {known}")
-    given = [option for option in TARGET_OPTIONS if getattr(parsed, option) is not None]
+    own = OWN_OPTIONS.get(parsed.command, ())
+    given = [
+        option
+        for option in TARGET_OPTIONS
+        if getattr(parsed, option) is not None and option not in own
+    ]
     if parsed.command in WITHOUT_TARGET and given:
         top.error(f"`tidemark {parsed.command}` has no {_flag(given[0])}")
     return parsed

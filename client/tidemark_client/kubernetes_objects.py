@@ -177,6 +177,21 @@ class KubernetesObjects:
             ) from error
         return list(response["items"])
 
+    async def config_map(self, name: str) -> Manifest | None:
+        """Return a ConfigMap of the namespace as far as its binary data, or None."""
+        from kubernetes.aio import client
+
+        maps: Any = client.CoreV1Api(self._api_client)
+        try:
+            found = await maps.read_namespaced_config_map(name, self._namespace)
+        except self._failure as error:
+            if getattr(error, "status", 0) == 404:
+                return None
+            raise _rejected("ConfigMap", name, error) from error
+        except OSError as error:
+            raise _rejected("ConfigMap", name, error) from error
+        return {"binaryData": dict(found.binary_data or {})}
+
     async def operator_pods(self) -> tuple[tuple[str, str], ...]:
         """Return (namespace, name) of the operator's running pods, where we may list them.
 

@@ -123,9 +123,11 @@ class KubeCluster:
         command = str(Path(sys.executable).parent / "tidemark")
         return [command, *arguments, "-n", self.namespace]
 
-    def install_chart(self) -> None:
+    def install_chart(self, *values: str) -> None:
         """Renews what is there: new CRDs, new images under the same tag."""
-        ended = self.run("hack/deploy", "--set", "defaultPool.storage.size=1Gi", timeout_s=300)
+        words = [word for each in values for word in ("--set", each)]
+        size = ("--set", "defaultPool.storage.size=1Gi")
+        ended = self.run("hack/deploy", *size, *words, timeout_s=300)
         if ended.code != 0:
             raise CommandFailed(f"hack/deploy: {ended.err.strip()}")
 

@@ -6,7 +6,7 @@ that stopped it, inside the pod, a cut or a paused operator by a shell in its no
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Protocol
 
 from tidemark_client.cluster_status import ClusterStatus
@@ -14,6 +14,7 @@ from tidemark_client.waiting import until
 
 from tidemark_chaos.environments.chaos_environment import Tell
 from tidemark_chaos.faults.fault import Fault
+from tidemark_chaos.faults.local_faults import POSSIBLE as POSSIBLE_IN_LOCAL_MODE
 from tidemark_chaos.faults.node_scripts import Cut
 from tidemark_chaos.schedule import PlannedFault
 from tidemark_chaos.spec import ExperimentSpec, FaultName, Party, Role
@@ -32,7 +33,9 @@ POSSIBLE = frozenset(
     }
 )
 OF_THE_OPERATOR = frozenset({FaultName.KILL, FaultName.PAUSE})
+NEEDS_THE_NODE = frozenset({FaultName.NETWORK_CUT})
 NO_NETEM = "its nodes need not have tc netem; local mode can do it"
+NO_PRIVILEGES = "pods of the restricted profile may not do that"
 NEEDS = {
     FaultName.KILL_TWICE: "the kubelet restarts a container late the second time; use kill",
     FaultName.NODE_DOWN: "stop a node's container by hand, or use kill",
@@ -60,6 +63,10 @@ class Pods(Protocol):
 
     async def kill_operator(self) -> Fault: ...
 
+
+class Nodes(Protocol):
+    """The machines under the pods, where they are within reach."""
+
     async def pause_operator(self, seconds: float) -> Fault: ...
 
     async def cut(
@@ -74,18 +81,44 @@ def impossible(spec: ExperimentSpec) -> list[str]:
         problems.append(
             f"spec.pool: not possible on kind: the run makes a pool default, not {spec.pool!r}"
         )
+    return [
+        *problems,
+        *(problem for problem, _ in _impossible_faults(spec, "on kind", has_nodes=True)),
+    ]
+
+
+def impossible_in_cluster(spec: ExperimentSpec) -> list[str]:
+    """Return a sentence for each fault that pods of a cluster cannot do."""
+    return [
+        f"{problem}; local mode offers it (tidemark chaos run)" if is_local else problem
+        for problem, is_local in _impossible_faults(spec, "in a cluster", has_nodes=False)
+    ]
+
+
+def _impossible_faults(
+    spec: ExperimentSpec, where: str, *, has_nodes: bool
+) -> Iterator[tuple[str, bool]]:
+    """Yield a sentence for each impossible fault, and whether local mode can do it.
+
+    `has_nodes`: whether scripts can run in the nodes, as on kind.
+    """
+    of_the_operator = OF_THE_OPERATOR if has_nodes else frozenset({FaultName.KILL})
     for number, fault in enumerate(spec.faults):
-        place = f"spec.faults[{number}].kind"
+        place, is_local = f"spec.faults[{number}].kind", fault.kind in POSSIBLE_IN_LOCAL_MODE
         if fault.kind not in POSSIBLE:
-            problems.append(f"{place}: {fault.kind} is not possible on kind: {NEEDS[fault.kind]}")
-        elif fault.target.role is Role.CONTROLLER and fault.kind not in OF_THE_OPERATOR:
-            problems.append(f"{place}: {fault.kind} of the controller is not possible on kind")
-    return problems
+            reason = NEEDS[fault.kind]
+            yield f"{place}: {fault.kind} is not possible {where}: {reason}", is_local
+        elif not has_nodes and fault.kind in NEEDS_THE_NODE:
+            yield f"{place}: {fault.kind} is not possible {where}: {NO_PRIVILEGES}", is_local
+        elif fault.target.role is Role.CONTROLLER and fault.kind not in of_the_operator:
+            yield f"{place}: {fault.kind} of the controller is not possible {where}", is_local
 
 
 class PodFaults:
-    def __init__(self, pods: Pods) -> None:
+    def __init__(self, pods: Pods, nodes: Nodes | None = None) -> None:
+        """Create it; without `nodes` an experiment has no faults that need them."""
         self._pods = pods
+        self._reachable_nodes = nodes
 
     async def strike(
         self, fault: PlannedFault, brokers: tuple[int, ...], on_begin: Tell, on_heal: Tell
@@ -111,6 +144,11 @@ class PodFaults:
             case _:
                 raise AssertionError(f"{fault.kind} is not possible on kind")
 
+    @property
+    def _nodes(self) -> Nodes:
+        assert self._reachable_nodes is not None, "rejected by impossible_in_cluster"
+        return self._reachable_nodes
+
     def heal(self) -> list[str]:
         """Do nothing: what lasts ends by itself, and all else is over at once."""
         return []
@@ -119,7 +157,7 @@ class PodFaults:
         if fault.kind is FaultName.KILL:
             _tell(on_begin, await self._pods.kill_operator())
             return
-        _tell(on_begin, await self._pods.pause_operator(fault.for_seconds))
+        _tell(on_begin, await self._nodes.pause_operator(fault.for_seconds))
         await asyncio.sleep(fault.for_seconds)
         on_heal(time.time() * 1000, "the operator continues")
 
@@ -133,7 +171,7 @@ class PodFaults:
         heals = []
         try:
             for broker_id in brokers:
-                found, heal = await self._pods.cut(broker_id, others, from_=fault.from_, cut=cut)
+                found, heal = await self._nodes.cut(broker_id, others, from_=fault.from_, cut=cut)
                 heals.append(heal)
                 _tell(on_begin, found)
             await asyncio.sleep(fault.for_seconds)

@@ -13,6 +13,19 @@ app.kubernetes.io/component: operator
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{- define "tidemark.chaosSelector" -}}
+app.kubernetes.io/name: tidemark
+app.kubernetes.io/component: chaos-controller
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "tidemark.chaosLabels" -}}
+{{ include "tidemark.chaosSelector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
 {{/* What the operator may do with the objects of the namespaces that it serves. */}}
 {{- define "tidemark.rules" -}}
 - apiGroups: [tidemark.dev]

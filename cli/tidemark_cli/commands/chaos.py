@@ -1,7 +1,7 @@
 """`tidemark chaos run -f FILE`: an experiment with faults under load, and its verdict.
 
-`check` only reads an experiment and prints its schedule; `heal` undoes what a killed run left. Each
-`chaos` command heals first.
+`check` only reads an experiment and prints its schedule; `heal` undoes what a killed run left;
+`report` writes the report of a ChaosExperiment object. Each command but that heals first.
 """
 
 import argparse
@@ -30,6 +30,11 @@ from tidemark_chaos.faults.local_faults import LocalFaults, impossible
 from tidemark_chaos.faults.pod_faults import PodFaults
 from tidemark_chaos.heal_journal import HealJournal, RunnerAlive, heal
 from tidemark_chaos.report.comparison import NotComparable, read_other
+from tidemark_chaos.report.config_map import (
+    UnreadableReport,
+    config_map_name,
+    read_config_map,
+)
 from tidemark_chaos.report.results import ChaosReport, Verdict, chaos_report
 from tidemark_chaos.report.write import write_reports
 from tidemark_chaos.runner import ChaosRun
@@ -43,12 +48,13 @@ from tidemark_chaos.spec import (
     with_duration,
 )
 from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
+from tidemark_client.kubernetes_objects import KubernetesObjects
 
 from tidemark_cli.interrupts import until_interrupted
 from tidemark_cli.output import Output, table
 
 HELP = "run an experiment: faults under load, a verdict and a report"
-ACTIONS = ("run", "check", "heal")
+ACTIONS = ("run", "check", "heal", "report")
 SHOWN = 20  # planned faults of an experiment that only its duration bounds
 
 
@@ -58,8 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=ACTIONS,
         metavar="ACTION",
         help="run: run an experiment; check: check its file and print the schedule; heal: undo what"
-        " a killed run left",
+        " a killed run left; report: write the report of a ChaosExperiment object",
     )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the object, with report")
     parser.add_argument("-f", "--file", type=Path, help="the experiment, a ChaosExperiment")
     parser.add_argument(
         "--on",
@@ -98,10 +105,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path("build/chaos"),
         help="directory for data, logs and reports (default build/chaos)",
     )
+    parser.add_argument(
+        "--context",
+        default=argparse.SUPPRESS,
+        help="kubeconfig context, with report (default: the current one)",
+    )
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        default=argparse.SUPPRESS,
+        help="namespace of the object, with report (default: the context's)",
+    )
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     """Heal what an earlier run left, then do what is asked for."""
+    if arguments.action == "report":
+        return await _report(arguments, output)
+    if found := arguments.name or arguments.namespace or arguments.context:
+        raise CommandFailed(
+            expected=f"neither NAME nor -n and --context with {arguments.action}",
+            found=found,
+            to_do="name a file with -f",
+            exit_code=EXIT_USAGE,
+        )
     healed = 0
     try:
         healed = await asyncio.to_thread(heal_before, arguments.out, output)
@@ -134,6 +161,37 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         f"The experiment was stopped by SIGTERM. Its faults are healed, {is_gone}.",
     )
     output.result(report, lambda console: _draw(console, report, arguments.out))
+    return EXIT_OK if report.verdict is Verdict.PASSED else EXIT_FAILED
+
+
+async def _report(arguments: argparse.Namespace, output: Output) -> int:
+    """Write the report that an experiment's Job left in a ConfigMap."""
+    name: str = arguments.name or ""
+    if not name:
+        raise CommandFailed(
+            expected="the name of a ChaosExperiment",
+            found="none",
+            to_do="run: kubectl get chaos",
+            exit_code=EXIT_USAGE,
+        )
+    objects = await KubernetesObjects.connect(arguments.context, arguments.namespace)
+    async with objects:
+        stored = await objects.config_map(config_map_name(name))
+    if stored is None:
+        raise CommandFailed(
+            f"ChaosExperiment {name!r} has no report in namespace {objects.namespace}.",
+            expected=f"ConfigMap {config_map_name(name)}",
+            found="none: it runs, was aborted without a verdict, or does not exist",
+            to_do="run: kubectl get chaos",
+        )
+    try:
+        report = read_config_map(stored)
+    except UnreadableReport as error:
+        raise CommandFailed(f"ConfigMap {config_map_name(name)}: {error}") from error
+    out: Path = arguments.out.resolve()
+    await asyncio.to_thread(out.mkdir, parents=True, exist_ok=True)
+    await asyncio.to_thread(write_reports, out, report)
+    output.result(report, lambda console: _draw(console, report, out))
     return EXIT_OK if report.verdict is Verdict.PASSED else EXIT_FAILED
 
 
@@ -178,7 +236,7 @@ async def _place(
     """Return where the experiment runs, and what strikes there."""
     if on == "kind":
         pods = ChaosPods(spec, kubectl=await Kubectl.of_rig(), events=out / EVENTS)
-        return pods, PodFaults(pods)
+        return pods, PodFaults(pods, pods)
     processes = (
         ChaosProcesses(spec, out=out, journal=journal)
         if cluster is None

@@ -173,7 +173,7 @@ async def _play(
     local: AuditedProcesses | None = None
     if arguments.on == "kind":
         pods = ChaosPods(experiment.spec, kubectl=await Kubectl.of_rig(), events=out / EVENTS)
-        environment, faults = pods, PodFaults(pods)
+        environment, faults = pods, PodFaults(pods, pods)
     else:
         audit_report = arguments.report.parent / "demo-audit"
         local = AuditedProcesses(

@@ -27,9 +27,11 @@ PARTITION_SLICE = ResourceKind(TIDEMARK_GROUP, "v1alpha1", "PartitionSlice", "pa
 REPLICATION_AUDIT = ResourceKind(
     TIDEMARK_GROUP, "v1alpha1", "ReplicationAudit", "replicationaudits"
 )
+CHAOS_EXPERIMENT = ResourceKind(TIDEMARK_GROUP, "v1alpha1", "ChaosExperiment", "chaosexperiments")
 LEASE = ResourceKind("coordination.k8s.io", "v1", "Lease", "leases")
 POD = ResourceKind("", "v1", "Pod", "pods")
 NODE = ResourceKind("", "v1", "Node", "nodes")
+NAMESPACE = ResourceKind("", "v1", "Namespace", "namespaces")
 SERVICE = ResourceKind("", "v1", "Service", "services")
 CLAIM = ResourceKind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 JOB = ResourceKind("batch", "v1", "Job", "jobs")

@@ -79,7 +79,7 @@ def planned(fault: str) -> PlannedFault:
 def struck(fault: str, *brokers: int) -> tuple[list[str], list[str], list[str]]:
     """What was done to the pods, and what was told at the begin and at the end."""
     pods, begun, healed = FakePods(), list[str](), list[str]()
-    faults = PodFaults(pods)
+    faults = PodFaults(pods, pods)
     asyncio.run(
         faults.strike(
             planned(fault),
@@ -131,7 +131,7 @@ def test_a_cut_that_is_cancelled_is_healed() -> None:
         pods, began = FakePods(), asyncio.Event()
         fault = planned("{kind: network-cut, target: {role: leader}, for: 60s}")
         striking = asyncio.create_task(
-            PodFaults(pods).strike(fault, (1,), lambda *_: began.set(), lambda *_: None)
+            PodFaults(pods, pods).strike(fault, (1,), lambda *_: began.set(), lambda *_: None)
         )
         await began.wait()
         striking.cancel()

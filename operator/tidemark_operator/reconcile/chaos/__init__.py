@@ -1,0 +1,1 @@
+"""Reconcile ChaosExperiments: their Jobs, the healing after them, and their conditions."""

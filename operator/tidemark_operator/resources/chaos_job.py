@@ -1,0 +1,134 @@
+"""Build the Jobs of a ChaosExperiment: one that runs it, one that heals what a run left."""
+
+from dataclasses import dataclass
+
+from tidemark_operator.api.chaos_experiment import ChaosExperiment
+from tidemark_operator.api.kinds import CHAOS_EXPERIMENT, JOB, Object
+from tidemark_operator.resources.names import MANAGED_BY
+from tidemark_operator.resources.pod_template import restricted_container, restricted_pod
+
+EXPERIMENT_LABEL = "tidemark.dev/chaos-experiment"
+UID_LABEL = "tidemark.dev/chaos-uid"  # of the experiment: a later one may have the same name
+CONTAINER = "chaos"
+GRACE_SECONDS = 45  # to resume brokers and delete the topic after SIGTERM
+HEAL_ATTEMPTS_MORE = 4
+HEAL_SECONDS = 300
+KEPT_SECONDS = 600  # a heal Job that its controller could not delete
+# What kopf watches Jobs by, on the server's side.
+JOB_SELECTOR = f"app.kubernetes.io/managed-by={MANAGED_BY},app.kubernetes.io/component=chaos"
+
+
+@dataclass(frozen=True, slots=True)
+class ChaosJobSettings:
+    image: str
+    image_pull_policy: str
+    service_account: str  # of the namespace of the experiment
+    operator_namespace: str
+    resources: Object
+
+
+def run_name(experiment: str) -> str:
+    return f"{experiment}-run"
+
+
+def heal_name(experiment: str) -> str:
+    return f"{experiment}-heal"
+
+
+def experiment_of(item: Object) -> str | None:
+    """Return the name of the experiment that a Job or pod belongs to."""
+    return (item["metadata"].get("labels") or {}).get(EXPERIMENT_LABEL)
+
+
+def is_job_of(job: Object, experiment: ChaosExperiment) -> bool:
+    """Return whether a Job is of this experiment, not of an earlier one of the same name."""
+    labels = job["metadata"].get("labels") or {}
+    return bool(labels.get(UID_LABEL) == experiment.metadata.uid)
+
+
+def job_labels(experiment: str) -> dict[str, str]:
+    return {
+        "app.kubernetes.io/name": "tidemark",
+        "app.kubernetes.io/component": "chaos",
+        "app.kubernetes.io/instance": experiment,
+        "app.kubernetes.io/managed-by": MANAGED_BY,
+        EXPERIMENT_LABEL: experiment,
+    }
+
+
+def run_job(experiment: ChaosExperiment, settings: ChaosJobSettings) -> Object:
+    """Return the Job of the only run: it is never tried again, because a second one would differ.
+
+    The experiment owns it, so that its log stays as long as the experiment.
+    """
+    owner = {
+        "apiVersion": CHAOS_EXPERIMENT.api_version,
+        "kind": CHAOS_EXPERIMENT.kind,
+        "name": experiment.name,
+        "uid": experiment.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    manifest = _job(experiment, run_name(experiment.name), "run", settings)
+    manifest["metadata"]["ownerReferences"] = [owner]
+    # A pod that is being deleted still runs, so it is not replaced.
+    manifest["spec"] |= {"backoffLimit": 0, "podReplacementPolicy": "Failed"}
+    return manifest
+
+
+def heal_job(experiment: ChaosExperiment, settings: ChaosJobSettings) -> Object:
+    """Return the Job that heals.
+
+    It has no owner: a deletion in the foreground would delete it before the experiment.
+    """
+    manifest = _job(experiment, heal_name(experiment.name), "heal", settings)
+    manifest["spec"] |= {
+        "backoffLimit": HEAL_ATTEMPTS_MORE,
+        "activeDeadlineSeconds": HEAL_SECONDS,
+        "ttlSecondsAfterFinished": KEPT_SECONDS,
+    }
+    return manifest
+
+
+def _job(experiment: ChaosExperiment, name: str, action: str, settings: ChaosJobSettings) -> Object:
+    labels = job_labels(experiment.name)
+    container = {
+        "name": CONTAINER,
+        "image": settings.image,
+        "imagePullPolicy": settings.image_pull_policy,
+        "command": ["/usr/bin/tini", "--", "tidemark-chaos"],
+        "args": [action, experiment.name],
+        "env": [
+            {
+                "name": "POD_NAMESPACE",
+                "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+            },
+            {"name": "OPERATOR_NAMESPACE", "value": settings.operator_namespace},
+        ],
+        "resources": settings.resources,
+        "securityContext": restricted_container(),
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+    }
+    pod = {
+        "serviceAccountName": settings.service_account,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "enableServiceLinks": False,
+        "securityContext": restricted_pod(),
+        "containers": [container],
+        "volumes": [{"name": "tmp", "emptyDir": {}}],
+    }
+    return {
+        "apiVersion": JOB.api_version,
+        "kind": JOB.kind,
+        "metadata": {
+            "name": name,
+            "namespace": experiment.namespace,
+            "labels": {**labels, UID_LABEL: experiment.metadata.uid},
+        },
+        "spec": {"template": {"metadata": {"labels": {**labels, _ACTION: action}}, "spec": pod}},
+    }
+
+
+_ACTION = "tidemark.dev/chaos-action"
+RUN_PODS = {_ACTION: "run"}
