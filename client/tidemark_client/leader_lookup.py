@@ -16,6 +16,7 @@ from urllib.parse import urljoin
 
 import msgspec
 
+from tidemark_client.errors import CommandFailed
 from tidemark_client.http_session import HttpSession, TimeLimits
 from tidemark_client.metadata import (
     ClusterMetadata,
@@ -130,6 +131,13 @@ class LeaderLookup:
         data = response.body
         if response.status == 404 and path.startswith("/topics/"):
             raise UnknownTopic(path.removeprefix("/topics/").split("/")[0], _detail(data))
+        if response.status == 401:
+            raise CommandFailed(
+                "The brokers ask who the client is.",
+                expected="a token that they know",
+                found=_detail(data),
+                to_do="set TIDEMARK_TOKEN_FILE to a file with a token",
+            )
         if response.status != 200:
             raise UnreadableResponse(
                 f"{path}: expected status 200, found {response.status}: {data[:200]!r}"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
+from tidemark_protocol.local_tokens import SECRET_FILE, person_token
 
 from tests.support.kafka_cluster import librdkafka_settings
 from tests.support.local_cluster import LocalCluster, get_json, run_command, running
@@ -151,10 +152,14 @@ def test_certificates_and_authorities_are_replaced_under_load(cluster: LocalClus
 def ask_for_authorities(cluster: LocalCluster) -> None:
     asked = datetime.now(UTC).isoformat(timespec="seconds")
     patch = {"metadata": {"annotations": {"tidemark.dev/renew-authority": asked}}}
+    secret = cluster.data_dir / SECRET_FILE
     request = urllib.request.Request(
         f"{cluster.controller_url}/v1/brokerpools/default",
         data=json.dumps(patch).encode(),
-        headers={"content-type": "application/merge-patch+json"},
+        headers={
+            "content-type": "application/merge-patch+json",
+            "authorization": f"Bearer {person_token(secret.read_bytes().strip())}",
+        },
         method="PATCH",
     )
     with urllib.request.urlopen(request, timeout=10, context=cluster.context()) as response:

@@ -7,12 +7,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tidemark_operator.security.local_roles import ROLES_FILE
+
 from tests.support.kafka_cluster import librdkafka_settings
 from tests.support.local_cluster import LocalCluster, running
+
+# Every known client may do everything: these tests are about who clients are.
+EVERYTHING = """
+groups:
+  system:authenticated:
+    - {resources: ["*"], verbs: ["*"]}
+"""
 
 
 @contextlib.contextmanager
 def closed_cluster(data_dir: Path, **settings: Any) -> Iterator[LocalCluster]:
+    data_dir.mkdir(parents=True, exist_ok=True)
+    (data_dir / ROLES_FILE).write_text(EVERYTHING)
     with running(data_dir, arguments=("--auth",), **settings) as cluster:
         cluster.wait_until_in_sync()
         yield cluster

@@ -20,11 +20,22 @@ import msgspec
 import yaml
 from tidemark_protocol.access_messages import Access, Principal
 
+from tidemark_operator.security.local_users import USER_PREFIX
 from tidemark_operator.security.subject_access_review import API_GROUP, ReviewUnavailable
 
 ROLES_FILE = "roles.yaml"
 MAX_ROLES_BYTES = 1024 * 1024
 _ANY = "*"
+FIRST_ROLES: dict[str, list[dict[str, list[str]]]] = {
+    USER_PREFIX + "admin": [{"resources": [_ANY], "verbs": [_ANY]}],
+    USER_PREFIX + "producer": [{"resources": ["topics"], "verbs": ["produce", "describe"]}],
+    USER_PREFIX + "consumer": [
+        {"resources": ["topics", "consumergroups"], "verbs": ["consume", "describe"]}
+    ],
+    USER_PREFIX + "viewer": [
+        {"resources": ["topics", "consumergroups", "brokerpools"], "verbs": ["describe"]}
+    ],
+}
 
 
 class RoleRule(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -67,6 +78,18 @@ def parse_roles(text: str) -> Roles:
         return msgspec.convert({} if found is None else found, Roles)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from error
+
+
+def create_roles(data_dir: Path) -> None:
+    """Create the file of roles for the users of `tidemark dev --auth`, unless it exists.
+
+    Each user may do what the chart's ClusterRole of that name allows. Raises OSError.
+    """
+    path = data_dir / ROLES_FILE
+    if not path.exists():
+        temporary = path.with_name(path.name + ".new")
+        temporary.write_text(yaml.safe_dump({"users": FIRST_ROLES}, sort_keys=False))
+        temporary.replace(path)
 
 
 class LocalRoles:

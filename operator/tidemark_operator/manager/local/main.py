@@ -63,7 +63,7 @@ from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.security.authentication import authenticated
 from tidemark_operator.security.broker_trust import BrokerTrust
-from tidemark_operator.security.local_roles import LocalRoles
+from tidemark_operator.security.local_roles import LocalRoles, create_roles
 from tidemark_operator.security.local_secret import ByLocalSecret, LocalSecret
 from tidemark_operator.security.local_users import (
     FIRST_USERS,
@@ -317,6 +317,7 @@ class LocalCluster:
     def _create_users(self) -> None:
         data_dir = self._settings.data_dir
         names = ", ".join(user.name for user in create_users(data_dir))
+        create_roles(data_dir)
         say(f"users: {names}; their tokens are in {data_dir / TOKENS_DIRECTORY}")
 
     async def _notify_when_ready(self) -> None:
@@ -326,6 +327,7 @@ class LocalCluster:
             controller_url=self._url,
             data_dir=self._settings.data_dir,
             ca_file=None if self._tls is None else self._tls.ca_file,
+            token_file=self._admin_token if self._settings.authenticates else None,
         )
 
     def _ports(self) -> list[int]:
@@ -348,8 +350,11 @@ class LocalCluster:
         """Return the header by which the live page reads from brokers: it is the user `admin`."""
         if not self._settings.authenticates:
             return {}
-        token = (self._settings.data_dir / TOKENS_DIRECTORY / FIRST_USERS[0]).read_text()
-        return {"Authorization": f"Bearer {token}"}
+        return {"Authorization": f"Bearer {self._admin_token.read_text()}"}
+
+    @property
+    def _admin_token(self) -> Path:
+        return self._settings.data_dir / TOKENS_DIRECTORY / FIRST_USERS[0]
 
     async def _apply_files(self) -> None:
         """Apply the manifests of the command line, and the pool they need unless they have it."""

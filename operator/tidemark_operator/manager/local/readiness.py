@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shlex
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -103,6 +104,7 @@ async def notify_when_ready(
     controller_url: str,
     data_dir: object,
     ca_file: object = None,
+    token_file: object = None,
 ) -> None:
     loop = asyncio.get_running_loop()
     began_s, reported = loop.time(), ""
@@ -111,12 +113,16 @@ async def notify_when_ready(
             reported = found.progress
             tell(f"still starting: {reported}; logs are in {data_dir}/logs")
         await asyncio.sleep(POLL_SECONDS)
-    for line in ready_lines(found, controller_url, data_dir, ca_file):
+    for line in ready_lines(found, controller_url, data_dir, ca_file, token_file):
         tell(line)
 
 
 def ready_lines(
-    found: Readiness, controller_url: str, data_dir: object, ca_file: object = None
+    found: Readiness,
+    controller_url: str,
+    data_dir: object,
+    ca_file: object = None,
+    token_file: object = None,
 ) -> list[str]:
     lines = [
         f"ready: {found.progress}, {_count(len(found.topics), 'topic')} with leaders",
@@ -132,7 +138,10 @@ def ready_lines(
         lines.append(f"  trust         {ca_file} (ssl.ca.location of Kafka clients)")
     is_default = controller_url.endswith(f":{DEFAULT_CONTROLLER_PORT}")
     server = "" if is_default else f" --server {controller_url}"
-    return [*lines, "try in another terminal:", *_commands(found.topics, server)]
+    lines.append("try in another terminal:")
+    if token_file is not None:
+        lines.append(f"  export TIDEMARK_TOKEN_FILE={shlex.quote(str(token_file))}")
+    return [*lines, *_commands(found.topics, server)]
 
 
 def _commands(topics: Iterable[str], server: str) -> list[str]:

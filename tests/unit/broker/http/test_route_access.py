@@ -65,7 +65,6 @@ def test_every_route_has_a_row() -> None:
         ("GET", "/topics/orders/partitions/0", None, on(ON_ORDERS, "describe")),
         ("GET", "/topics/orders/partitions/0/offsets", None, on(ON_ORDERS, "describe")),
         ("GET", "/topics/orders/partitions/0/replica", None, on(ON_ORDERS, "describe")),
-        ("GET", "/metrics", None, on(ON_POOL, "describe")),
         ("GET", "/groups", None, on(ON_POOL, "describe")),
         ("HEAD", "/topics/orders", None, on(ON_ORDERS, "describe")),
     ],

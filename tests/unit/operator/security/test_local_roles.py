@@ -8,6 +8,7 @@ import pytest
 from tidemark_operator.security.local_roles import (
     ROLES_FILE,
     LocalRoles,
+    create_roles,
     is_allowed,
     parse_roles,
 )
@@ -70,3 +71,25 @@ def test_the_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
         assert not await roles.review(ALICE, access, "local")
 
     asyncio.run(run())
+
+
+def test_the_first_users_may_do_what_their_names_say(tmp_path: Path) -> None:
+    create_roles(tmp_path)
+    roles = parse_roles((tmp_path / ROLES_FILE).read_text())
+
+    def may(user: str) -> set[Verb]:
+        principal = Principal(f"tidemark:user:{user}")
+        access = (Access(verb, ResourceKind.TOPIC, "orders") for verb in Verb)
+        return {each.verb for each in access if is_allowed(roles, principal, each)}
+
+    assert may("admin") == set(Verb)
+    assert may("producer") == {Verb.PRODUCE, Verb.DESCRIBE}
+    assert may("consumer") == {Verb.CONSUME, Verb.DESCRIBE}
+    assert may("viewer") == {Verb.DESCRIBE}
+    assert may("stranger") == set()
+
+
+def test_a_file_of_roles_that_exists_is_kept(tmp_path: Path) -> None:
+    (tmp_path / ROLES_FILE).write_text("users: {}")
+    create_roles(tmp_path)
+    assert (tmp_path / ROLES_FILE).read_text() == "users: {}"

@@ -74,3 +74,9 @@ def test_dev_without_topics_begins_with_making_one() -> None:
         "  tidemark produce orders hello",
         "  tidemark consume orders --from earliest --max 1",
     ]
+
+
+def test_the_commands_to_try_have_a_token_where_clients_authenticate() -> None:
+    lines = ready_lines(readiness(2), "http://127.0.0.1:17070", "/data", token_file="/a b/admin")
+    first = lines.index("try in another terminal:") + 1
+    assert lines[first] == "  export TIDEMARK_TOKEN_FILE='/a b/admin'"
