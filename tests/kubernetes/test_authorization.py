@@ -45,6 +45,8 @@ def bind(cluster: KubeCluster, name: str, role: str) -> None:
 
 
 def can(cluster: KubeCluster, name: str, verb: str, resource: str) -> bool:
+    if resource == GROUP:  # kubectl knows no kind of groups, so it asks about another resource
+        return reviewed(cluster, name, Access(Verb(verb), ResourceKind.GROUP, "g"))
     command = ("auth", "can-i", verb, resource, f"--as={user(cluster, name)}")
     ended = cluster.run("kubectl", "-n", cluster.namespace, *command)
     assert ended.out.strip() in ("yes", "no"), ended
@@ -55,7 +57,8 @@ def reviewed(cluster: KubeCluster, name: str, access: Access) -> bool:
     """What the operator is told, with the operator's own permissions."""
     item = review_object(Principal(user(cluster, name)), access, cluster.namespace)
     created = cluster.kubectl(
-        *("create", "-f", "-", "-o", "json", f"--as={OPERATOR}"), stdin=json.dumps(item)
+        *("create", "-f", "-", "-o", "json", "--validate=false", f"--as={OPERATOR}"),
+        stdin=json.dumps(item),
     )
     return bool(json.loads(created)["status"]["allowed"])
 

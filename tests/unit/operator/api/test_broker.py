@@ -16,6 +16,7 @@ from tidemark_operator.api.broker import (
     round_of,
 )
 from tidemark_operator.api.partition_slice import MalformedObject
+from tidemark_operator.api.schemas import validate
 from tidemark_protocol.ids import FORGED_PRODUCER_IDS_FROM, BrokerId
 
 from tests.support.broker_records import a_record
@@ -42,6 +43,13 @@ def test_blocks_of_all_brokers_fill_a_round_and_none_overlaps() -> None:
 )
 def test_ids_that_were_never_allocated_have_no_round(producer_id: int, expected: int) -> None:
     assert round_of(producer_id) == expected
+
+
+def test_the_crd_has_each_field_that_is_written() -> None:
+    endpoints = replace(RECORD.endpoints, replication_port=9091, has_tls=True)
+    item = broker_object(replace(RECORD, endpoints=endpoints), None)
+    assert validate(item) == []
+    assert read_broker(item) == replace(RECORD, endpoints=endpoints)
 
 
 def test_fields_of_others_are_kept_when_a_record_is_written_over_them() -> None:
