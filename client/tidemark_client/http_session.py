@@ -83,12 +83,14 @@ class HttpSession:
         """
         return await self._ask("POST", url, limits, body=body, content_type=content_type)
 
-    async def delete(self, url: str, limits: TimeLimits) -> HttpResponse:
+    async def delete(
+        self, url: str, limits: TimeLimits, *, headers: Mapping[str, str] | None = None
+    ) -> HttpResponse:
         """Send a DELETE.
 
         Raises what `get` raises.
         """
-        return await self._ask("DELETE", url, limits)
+        return await self._ask("DELETE", url, limits, headers=headers)
 
     def _session(self) -> "aiohttp.ClientSession":
         import aiohttp
@@ -114,6 +116,7 @@ class HttpSession:
         body: bytes | None = None,
         content_type: str = "",
         most_bytes: int = MOST_BODY_BYTES,
+        headers: Mapping[str, str] | None = None,
     ) -> HttpResponse:
         import aiohttp
 
@@ -122,15 +125,15 @@ class HttpSession:
                 method,
                 url,
                 data=body,
-                headers=self._headers(content_type),
+                headers=self._headers(content_type) | dict(headers or {}),
                 allow_redirects=False,
                 ssl=tls_context(url) or True,
                 timeout=aiohttp.ClientTimeout(
                     total=limits.total_seconds, sock_connect=limits.connect_seconds
                 ),
             ) as response:
-                headers = {name.lower(): value for name, value in response.headers.items()}
-                return HttpResponse(response.status, headers, await _read(response, most_bytes))
+                named = {name.lower(): value for name, value in response.headers.items()}
+                return HttpResponse(response.status, named, await _read(response, most_bytes))
         except aiohttp.ConnectionTimeoutError as error:
             raise NotConnected(f"no connection within {limits.connect_seconds} s") from error
         except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:

@@ -15,6 +15,7 @@ from typing import Literal
 from tidemark_client.cluster_status import ClusterStatus
 from tidemark_client.errors import EXIT_USAGE, CommandFailed
 from tidemark_client.http_session import HttpSession, TimeLimits
+from tidemark_client.local_secret import person_headers
 from tidemark_client.manifests import apply_at_controller, read_manifests
 from tidemark_client.targets import controller_status
 
@@ -164,8 +165,11 @@ class ChaosRunningCluster(ChaosProcesses):
         url = f"{self._controller_url}/v1/topics/{self.topic_name}"
         session = HttpSession()
         try:
-            ask = session.get if method == "GET" else session.delete
-            response = await ask(url, LIMITS)
+            if method == "GET":
+                response = await session.get(url, LIMITS)
+            else:
+                headers = await person_headers(self._controller_url)
+                response = await session.delete(url, LIMITS, headers=headers)
         except OSError as error:
             raise CommandFailed(
                 expected=f"a response to {method} {url}",
