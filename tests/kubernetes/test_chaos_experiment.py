@@ -186,7 +186,7 @@ def test_what_cannot_be_done_is_rejected_before_anything_is_struck(willing: Kube
     said = willing.condition("chaos", "disks", "Accepted")["message"]
     assert said == (
         "spec.faults[0].kind: disk-full is not possible in a cluster: volumes share the disk of"
-        " their node"
+        " their node; local mode offers it (tidemark chaos run)"
     )
     changed = copy.deepcopy(experiment("disks", kill))
     assert "spec cannot be changed; create another" in willing.rejection(changed)
