@@ -5,6 +5,7 @@ The client's principal is set by the test: SASL and tokens have tests of their o
 
 import asyncio
 import socket
+import time
 from pathlib import Path
 
 from tidemark_broker.kafka.network.limits import ListenerLimits
@@ -14,7 +15,10 @@ from tidemark_broker.security.authorizer import Authorizer
 from tidemark_operator.controller import http_api
 from tidemark_operator.controller.access_reviews import AccessReviews, access_calls
 from tidemark_operator.controller.clock import MonotonicClock
+from tidemark_operator.security.authentication import authenticated
 from tidemark_operator.security.local_roles import ROLES_FILE, LocalRoles
+from tidemark_operator.security.local_secret import ByLocalSecret, LocalSecret
+from tidemark_operator.security.rejections import RejectionLog
 from tidemark_operator.security.subject_access_review import SubjectAccessReviews
 from tidemark_protocol.access_messages import (
     REVIEW_ACCESS_PATH,
@@ -57,9 +61,17 @@ class Cluster:
         listening = socket.create_server(("127.0.0.1", 0))
         port = listening.getsockname()[1]
         calls = access_calls(AccessReviews(reviews, self.harness.service))
-        self.runner = await http_api.serve(self.harness.service, listening, more_calls=calls)
+        secret = LocalSecret(path)
+        known = authenticated(ByLocalSecret(secret), RejectionLog(time.monotonic))
+        self.runner = await http_api.serve(
+            self.harness.service, listening, more_calls=calls, middlewares=[known]
+        )
+        token_file = secret.write_token_file(POOL, self.broker.broker_id)
         self.channel = ControllerChannel(
-            (f"127.0.0.1:{port}",), HttpTransport, pool=POOL, broker_id=self.broker.broker_id
+            (f"127.0.0.1:{port}",),
+            lambda: HttpTransport(token_file),
+            pool=POOL,
+            broker_id=self.broker.broker_id,
         )
         self.channel.broker_epoch = self.broker.epoch
         await self.channel.start(Epochs())
@@ -90,7 +102,7 @@ def test_records_go_only_where_the_roles_file_allows(tmp_path: Path) -> None:
         cluster = await Cluster().start(tmp_path)
         assert (await cluster.find_leader()).error is ErrorCode.NONE
         authorizer = Authorizer(cluster.channel.review_accesses, pool=POOL)
-        kafka_client = KafkaTestClient(tmp_path / "data", ListenerLimits(), authorizer)
+        kafka_client = KafkaTestClient(tmp_path / "data", ListenerLimits(), authorizer=authorizer)
         await kafka_client.start()
         kafka_client.push()
         batch = build_batch([NewRecord(None, b"v")], timestamp_ms=1)
