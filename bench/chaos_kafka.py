@@ -396,7 +396,7 @@ class KafkaProcesses:
         )
 
     def _compare_replicas(self, partition: int, to_offset: int) -> ReplicaComparison:
-        """By the bytes of their segments: nobody writes any more, and all are in sync."""
+        """Compare the bytes of their segments, as writes have ended and all are in sync."""
         digests = []
         for broker_id in range(BROKERS):
             whole = hashlib.sha256()

@@ -1,6 +1,6 @@
 """Present the user of this machine to a controller of local mode, for requests that change things.
 
-The controller names the file of its secret; whoever may read that file may change what it guards.
+The controller names the file of its secret; a user who can read it may change what it guards.
 The token is made of the secret, which itself is never sent. Only a listener of this user gets it:
 another user of the machine could listen in the controller's place.
 """

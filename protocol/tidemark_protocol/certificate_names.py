@@ -1,7 +1,7 @@
 """Name controllers and brokers in certificates.
 
 Each certificate has one such name among its DNS names, and peers verify that name, never an
-address: pods get other addresses, and an address is nobody's identity. `.internal` is reserved for
+address: pods get other addresses, and an address is no identity. `.internal` is reserved for
 private use, so no name service resolves these names.
 """
 

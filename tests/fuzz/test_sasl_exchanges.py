@@ -67,7 +67,7 @@ def exchanged(exchange: Exchange, mechanism: str, rng: random.Random) -> Step:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_hostile_messages_authenticate_nobody(mechanism: str) -> None:
+def test_hostile_messages_authenticate_no_client(mechanism: str) -> None:
     rng = random.Random(mechanism)
     failed = 0
     for _ in range(ROUNDS):

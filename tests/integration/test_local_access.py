@@ -115,9 +115,9 @@ def test_records_go_only_where_the_roles_file_allows(tmp_path: Path) -> None:
             assert b"v" in await reader.ask(fetch())
             assert DENIED in await reader.ask(produce(batch))
             reader.close()
-            nobody = await connected(kafka_client, Principal("nobody"))
-            assert DENIED in await nobody.ask(fetch())
-            nobody.close()
+            stranger = await connected(kafka_client, Principal("stranger"))
+            assert DENIED in await stranger.ask(fetch())
+            stranger.close()
         finally:
             await kafka_client.stop()
             await cluster.stop()

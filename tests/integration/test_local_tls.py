@@ -138,7 +138,7 @@ def test_certificates_and_authorities_are_replaced_under_load(cluster: LocalClus
     old.stop()
     wait_for("the end of the old ones", lambda: authorities(cluster) == 2)
     written = len(load.acknowledged)
-    # Whoever was not renewed would have no valid certificate after this.
+    # A broker that was not renewed would have no valid certificate after this.
     wait_for("another life", lambda: len(load.acknowledged) > written + LIFE_S * 50)
     load.stop()
     assert not pieces(before) & pieces(cluster.ca_file.read_text())

@@ -164,7 +164,7 @@ class Authenticator:
     def _forget(self, key: bytes, task: asyncio.Task[Found]) -> None:
         self._calls.pop(key, None)
         if not task.cancelled():
-            task.exception()  # whoever waited has it; nobody may have
+            task.exception()  # callers that wait get it; there may be none
 
     async def _found(
         self,

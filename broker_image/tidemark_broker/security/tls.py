@@ -72,7 +72,7 @@ class BrokerTls:
         self.clients = _server_context(ssl.TLSVersion.TLSv1_2)
         key.load(self.clients, key.self_signed_pem(f"broker {broker_id}"))
         self._peers_in: ssl.SSLContext | None = None
-        self.peers_out = _peer_client_context()  # trusts nobody before `install`
+        self.peers_out = _peer_client_context()  # trusts no authority before `install`
 
     @property
     def peers_in(self) -> ssl.SSLContext:

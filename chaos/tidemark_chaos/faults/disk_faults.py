@@ -139,7 +139,7 @@ class DiskFaults:
             )
             await asyncio.sleep(fault.for_seconds)
         finally:
-            # Shielded: a volume that nobody mounts again could not be unmounted at the end.
+            # Shielded: a volume that is not mounted again could not be unmounted at the end.
             await asyncio.shield(asyncio.gather(*map(self._replace, broken)))
             on_heal(_now_ms(), f"the disk of {names(brokers)} is mounted again")
 

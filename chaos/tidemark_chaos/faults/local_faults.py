@@ -220,7 +220,7 @@ class LocalFaults:
         loop = asyncio.get_running_loop()
         held: dict[int, str] = {}
         try:
-            self._links.cut(fault.number, brokers)  # first: nobody is told of their end
+            self._links.cut(fault.number, brokers)  # first: no peer sees connections end
             before = await self._signal_all(brokers, signal.SIGKILL, DOWN, on_begin)
             ends = loop.time() + fault.for_seconds
             while loop.time() < ends:

@@ -28,7 +28,7 @@ class Cut:
 def rules_between(
     address: str, others: Sequence[str] | None, direction: Direction = Direction.BOTH
 ) -> list[Rule]:
-    """Return the packets to drop between a pod and others; None: whoever it is.
+    """Return the packets to drop between a pod and others; None: any party.
 
     Directions are those of the pod: `out` is what it sends.
     """

@@ -48,7 +48,7 @@ class ClientReviews:
         self._controller = controller
         self._clients = clients
         self._salt_key = salt_key
-        self._nobody = secrets.token_urlsafe(24)  # the password of unknown users
+        self._unknown_password = secrets.token_urlsafe(24)  # the password of unknown users
         self._derived: dict[bytes, ScramKeys] = {}
 
     async def review_token(self, request: ReviewTokenRequest) -> ReviewTokenResponse:
@@ -70,7 +70,7 @@ class ClientReviews:
     async def review_password(self, request: ReviewPasswordRequest) -> ReviewTokenResponse:
         async def reviewed() -> ReviewTokenResponse:
             user = await self._clients.find_user(request.broker.pool, request.user)
-            expected = self._nobody if user is None else user.password
+            expected = self._unknown_password if user is None else user.password
             # Of digests: their lengths say nothing.
             is_right = hmac.compare_digest(_digest(request.password), _digest(expected))
             if user is None or not is_right:
@@ -87,7 +87,7 @@ class ClientReviews:
                 )
             pool = request.broker.pool
             user = await self._clients.find_user(pool, request.user)
-            password = self._nobody if user is None else user.password
+            password = self._unknown_password if user is None else user.password
             keys = await self._keys(pool, request.mechanism, request.user, password)
             return ScramCredentialResponse(
                 ErrorCode.NONE,

@@ -3,7 +3,7 @@
 A Secret with the label `tidemark.dev/kafka-credentials: "true"` has the keys `username` and
 `password`. The annotation `tidemark.dev/principal` names its user: a ServiceAccount of the same
 namespace, or `tidemark:user:...`; without it the user is `tidemark:user:<username>`. Another
-principal is not accepted, because who may create Secrets would be anybody then. A name that two
+principal is not accepted, because Secrets would make any user then. A name that two
 Secrets have belongs to neither.
 """
 

@@ -117,7 +117,7 @@ def create_users(data_dir: Path, names: Sequence[str] = FIRST_USERS) -> tuple[Lo
 def new_token(name: str, *, lifetime_s: int = TOKEN_LIFETIME_S) -> str:
     """Return a random token in the form of a JWT, which Java's and librdkafka's handlers require.
 
-    Nobody checks its signature: a token is valid if it is in the file of users.
+    Its signature is not checked: a token is valid if it is in the file of users.
     """
     now_s = int(time.time())
     header = {"alg": "none", "typ": "JWT"}

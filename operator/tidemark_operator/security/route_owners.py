@@ -1,4 +1,4 @@
-"""Name who may use each route of the operator's HTTP servers; what is not here nobody may use.
+"""Name who may use each route of the operator's HTTP servers; a route that is not here is closed.
 
 A route is its method and its path as it was registered. HEAD is as GET.
 """

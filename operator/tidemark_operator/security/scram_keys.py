@@ -1,7 +1,7 @@
 """Derive what verifies a SCRAM client from its password (RFC 5802), with a salt that it always has.
 
 The salt is a MAC of the name by a key of the pool, for unknown users as for known ones, so that a
-challenge tells nobody which users there are.
+challenge does not tell which users there are.
 """
 
 import hashlib

@@ -96,7 +96,7 @@ class BrokerConnection(asyncio.Protocol):
         return link
 
     async def authenticate(self, token: bytes) -> None:
-        """Authenticate by SASL/OAUTHBEARER, unless the broker asks nobody.
+        """Authenticate by SASL/OAUTHBEARER, unless the broker requires none.
 
         Raises BrokerUnavailable.
         """

@@ -288,7 +288,7 @@ def fetch_handler(context: HandlerContext) -> ApiHandler:
 
 
 def _require_clients(request: KafkaRequest) -> None:
-    """Reject a consumer's fetch on a listener for replicas, which asks nobody who they are."""
+    """Reject a consumer's fetch on a listener for replicas, which authenticates no clients."""
     if not request.session.rules.serves_clients:
         raise MalformedFrame("Fetch: this port serves only replicas")
 

@@ -1,7 +1,7 @@
 """Answer SaslHandshake and SaslAuthenticate: run the exchange of a mechanism on its connection.
 
 Wrong credentials are answered with SASL_AUTHENTICATION_FAILED and a sentence, a moment after the
-request, and the connection ends. While nobody can say whether credentials are right, the connection
+request, and the connection ends. While the controller does not know credentials, the connection
 ends without that error, because clients stop for good at it. A client may authenticate again on the
 same connection (KIP-368), by the same mechanism as the same user.
 """
