@@ -10,6 +10,7 @@ from cryptography import x509
 from tidemark_broker.security.private_key import PrivateKey
 from tidemark_operator.api.kinds import BROKER_POOL, CONFIG_MAP, POD, SECRET
 from tidemark_operator.manager.operator_tls import OperatorTls
+from tidemark_operator.security.broker_identity import BrokerIdentity
 from tidemark_operator.security.broker_trust import BrokerTrust
 from tidemark_operator.store.sqlite import SqliteStore
 from tidemark_protocol.access_messages import (
@@ -69,7 +70,8 @@ def with_tls(
 
 async def signed(tls: OperatorTls, pool: str = "shop/default") -> SignCertificateResponse:
     request = SignCertificateRequest(pool, BrokerId(0), PrivateKey().request_pem("x"))
-    answer = await tls.calls()[SIGN_CERTIFICATE_PATH](encode(request))
+    sender = BrokerIdentity(pool, BrokerId(0))
+    answer = await tls.calls()[SIGN_CERTIFICATE_PATH](sender, encode(request))
     return decode(answer, SignCertificateResponse)
 
 
