@@ -3,9 +3,9 @@
 import random
 from typing import Any
 
-from kafka.protocol import admin, consumer, metadata, producer
+from kafka.protocol import admin, consumer, metadata, producer, sasl
 
-MODULES = (consumer, producer, metadata, admin)
+MODULES = (consumer, producer, metadata, admin, sasl)
 
 
 def message_class(name: str) -> Any:
