@@ -4,7 +4,7 @@ What the controller says is cached: keyed by a SHA-256 with a random prefix, so 
 password stays in memory; bounded; never longer than the token lives. Clients that send the same
 token at the same time share one call. While no controller responds, clients that are known are
 authenticated as before for the grace time (a token until it expires), and others are not:
-`AuthenticatorUnavailable`, which says nothing about their credentials.
+`AuthenticatorUnavailable`, which does not judge their credentials.
 """
 
 import asyncio

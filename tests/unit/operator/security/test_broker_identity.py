@@ -60,7 +60,7 @@ def test_the_pod_that_follows_is_another_one() -> None:
     api = StoredPods(pod(uid="uid-2"))
     pods = BrokerPods(api.read)
     pods.on_pod(pod(uid="uid-1"))
-    pods.on_pod(pod(uid="uid-2"))  # without a word of the first one's end
+    pods.on_pod(pod(uid="uid-2"))  # without an event of the first one's end
     assert rejected(pods, bound(uid="uid-1")).reason is Reason.NOT_A_BROKER
     assert asyncio.run(pods.identity_of(bound(uid="uid-2"))) == ONE
 

@@ -93,6 +93,6 @@ def test_annotation_asks_for_another_authority() -> None:
         return {"metadata": {"annotations": {RENEW_AUTHORITY_ANNOTATION: text}}}
 
     assert asked_at_s(pool("2026-11-28T00:00:00Z")) == 1795824000
-    assert asked_at_s(pool("2026-11-28T00:00:00")) == 0, "without a zone it says nothing"
+    assert asked_at_s(pool("2026-11-28T00:00:00")) == 0, "a time without a zone is ignored"
     assert asked_at_s(pool("soon")) == 0
     assert asked_at_s({"metadata": {}}) == 0
