@@ -57,7 +57,7 @@ def with_rules(path: Path, act: Callable[[str], Any], *rules: str) -> Any:
     async def main() -> Any:
         reviews = Reviews()
         reviews.roles = parse_roles(f"groups: {{'system:unauthenticated': [{', '.join(rules)}]}}")
-        broker = KafkaTestClient(path, ListenerLimits(), reviews.authorizer())
+        broker = KafkaTestClient(path, ListenerLimits(), authorizer=reviews.authorizer())
         await broker.start()
         broker.push(has_groups=True, others=("other",))
         try:
