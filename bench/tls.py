@@ -55,10 +55,19 @@ class Cluster:
         return ssl.create_default_context(cafile=str(self.ca_file)) if self.has_tls else None
 
     def status(self) -> Any:
+        return self.read(self.first + 11, "/v1/status")
+
+    def read(self, port: int, path: str) -> Any:
+        """Return the JSON that a broker or the controller answers. Raises OSError."""
         scheme = "https" if self.has_tls else "http"
-        url = f"{scheme}://127.0.0.1:{self.first + 11}/v1/status"
+        url = f"{scheme}://127.0.0.1:{port}{path}"
         with urlopen(url, timeout=5, context=self.context()) as response:
             return json.loads(response.read())
+
+    def knows_leaders(self, broker: int) -> bool:
+        """Return whether a broker knows a leader of each partition of the topic."""
+        partitions = self.read(self.first + broker, "/topics/bench")["partitions"]
+        return all(each["leader"] >= 0 for each in partitions)
 
     def settings(self) -> dict[str, Any]:
         servers = ",".join(f"127.0.0.1:{self.first + 5 + each}" for each in range(BROKERS))
@@ -120,8 +129,9 @@ def _until_ready(found: Cluster) -> None:
         try:
             topics = found.status()["pools"][0]["topics"]
             parts = next(each for each in topics if each["topic"] == "bench")["partitions"]
-            if all(len(each["isr"]) == BROKERS and each["leader"] >= 0 for each in parts):
-                time.sleep(2)  # brokers hear of it
+            if all(len(each["isr"]) == BROKERS and each["leader"] >= 0 for each in parts) and all(
+                found.knows_leaders(broker) for broker in range(BROKERS)
+            ):
                 return
         except (OSError, LookupError, StopIteration):
             pass
