@@ -26,7 +26,7 @@ POOL = {
     "spec": {
         "replicas": 3,
         "storage": {"size": "1Gi"},
-        "security": {"tls": {"enabled": True}},
+        "security": {"tls": {"mode": "Required"}},
     },
 }
 SERVER = "https://default-bootstrap:8080"

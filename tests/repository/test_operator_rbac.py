@@ -39,8 +39,10 @@ NEEDED_BY: dict[Permission, tuple[str, str]] = {
         "store.list(BROKER_POOL, namespace)",
     ),
     (_TM, "brokerpools", "watch"): (_WATCH, "kopf.on.event(TIDEMARK_GROUP, BROKER_POOL.version"),
-    # With `web.actions`: to drain a broker.
-    (_TM, "brokerpools", "update"): ("manager/web/actions.py", "self._store.replace(BROKER_POOL,"),
+    (_TM, "brokerpools", "update"): (
+        "reconcile/pool/reconciler.py",
+        "self._store.replace(BROKER_POOL,",
+    ),
     (_TM, "brokerpools", "create"): (
         "reconcile/topic/apply.py",
         "self._store.create(BROKER_POOL,",

@@ -33,7 +33,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
   verbs: [get, list, watch, create, update, delete]     # write: for clients of Kafka's admin APIs
 - apiGroups: [tidemark.dev]
   resources: [brokerpools]
-  verbs: [get, list, watch, create{{ if (.Values.web | default dict).actions }}, update{{ end }}]     # create: the pool `default`
+  verbs: [get, list, watch, create, update]     # create: the pool `default`; update: spec.security that is absent
 - apiGroups: [tidemark.dev]
   resources: [replicationaudits]
   verbs: [get, list, watch]

@@ -9,6 +9,7 @@ from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.api.kinds import BROKER_POOL, Object, ResourceKind
 from tidemark_operator.api.objects import ApiObject, ObjectStatus
+from tidemark_operator.api.pool_security import SecuritySpec
 
 DEFAULT_POOL = "default"
 
@@ -29,17 +30,8 @@ class ListenerSpec(msgspec.Struct, frozen=True, rename="camel"):
     advertised_host: str = ""  # "": the address of each broker's node
     annotations: dict[str, str] = {}
     protocol: str = "Kafka"  # | HTTP
-    authentication: str = ""  # none | kubernetes; "": the pool's
-    tls: bool = True  # in a pool with TLS
-
-
-class TlsSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    enabled: bool = False
-
-
-class SecuritySpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    authentication: str = "none"  # | kubernetes
-    tls: TlsSpec = TlsSpec()
+    authentication: str = ""  # none | optional | kubernetes; "": the pool's
+    tls: bool | None = None  # in a pool with TLS: True, TLS only; False, plain; None, as the pool
 
 
 class QuotaSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -126,6 +118,7 @@ class PoolStatus(ObjectStatus, frozen=True, kw_only=True, rename="camel"):
     listeners: tuple[ListenerStatus, ...] | UnsetType = UNSET
     selector: str | UnsetType = UNSET
     purge_retained: tuple[PurgeStatus, ...] | UnsetType = UNSET
+    security: SecuritySpec | UnsetType = UNSET  # that brokers have, or are being replaced to have
 
 
 class BrokerPool(ApiObject, kw_only=True, rename="camel"):
@@ -137,3 +130,16 @@ class BrokerPool(ApiObject, kw_only=True, rename="camel"):
     @property
     def pool(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def has_tls(self) -> bool:
+        """Return whether brokers need certificates: those of the spec, or those of now."""
+        in_force = self.status.security
+        is_in_force = in_force is not UNSET and in_force.has_tls
+        return self.spec.security.has_tls or is_in_force
+
+    def with_security(self, security: SecuritySpec) -> "BrokerPool":
+        """Return the pool as if its spec said this."""
+        return msgspec.structs.replace(
+            self, spec=msgspec.structs.replace(self.spec, security=security)
+        )

@@ -7,11 +7,13 @@ with what is stored. A test applies both to the real API server.
 import re
 from collections.abc import Iterator
 
+import msgspec
 from tidemark_protocol.topic_configs import CLEANUP_POLICY, text_of
 
 from tidemark_operator.api.config_checks import config_faults
 from tidemark_operator.api.elect_annotation import elect_fault
 from tidemark_operator.api.kinds import Object
+from tidemark_operator.api.pool_security import SecuritySpec, skipped_steps
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -76,8 +78,7 @@ def pool_faults(pool: Object) -> Iterator[str]:
     if re.fullmatch("[a-z]([-a-z0-9]*[a-z0-9])?", name) is None:
         yield 'metadata.name starts with a letter and has lower-case letters, digits and "-"'
     yield from _listener_faults(name, pool["spec"].get("listeners", []))
-    if pool["spec"].get("security", {}).get("authentication", "none") != "none":
-        yield from _closed_pool_faults(pool["spec"].get("listeners", []))
+    yield from _secured_pool_faults(_security(pool), pool["spec"].get("listeners", []))
     quotas = pool["spec"].get("quotas", [])
     for entry in quotas:
         if len(entry) < 2:
@@ -90,11 +91,16 @@ def pool_faults(pool: Object) -> Iterator[str]:
         yield "quotas names a clientId twice"
 
 
-def _closed_pool_faults(listeners: list[Object]) -> Iterator[str]:
-    if any(entry["port"] == 9091 for entry in listeners):
-        yield "port 9091 is reserved where clients authenticate"
-    if any(
-        entry["protocol"] == "HTTP" and entry.get("authentication") == "none" for entry in listeners
+def _security(pool: Object) -> SecuritySpec:
+    return msgspec.convert(pool["spec"].get("security", {}), SecuritySpec)
+
+
+def _secured_pool_faults(security: SecuritySpec, listeners: list[Object]) -> Iterator[str]:
+    if security.has_replication_port and any(entry["port"] == 9091 for entry in listeners):
+        yield "port 9091 is reserved in a pool with TLS or authentication"
+    if security.authentication == "kubernetes" and any(
+        entry["protocol"] == "HTTP" and entry.get("authentication") in ("none", "optional")
+        for entry in listeners
     ):
         yield "a listener for HTTP cannot be open where the pool authenticates clients"
 
@@ -118,6 +124,7 @@ def pool_change_faults(pool: Object, old: Object) -> Iterator[str]:
     spec, old_spec = pool["spec"], old["spec"]
     if spec["storage"] != old_spec["storage"]:
         yield "storage cannot be changed; create another BrokerPool"
+    yield from skipped_steps(_security(old), _security(pool))
 
 
 SPARK_NAME = re.compile("[a-z]([-a-z0-9]{0,41}[a-z0-9])?")

@@ -13,6 +13,7 @@ from typing import Protocol
 from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.api.broker_pool import BrokerPool, ListenerSpec
+from tidemark_operator.api.pool_security import SecuritySpec
 
 
 class BrokerProcess(Enum):
@@ -39,6 +40,7 @@ class ObservedBroker:
     has_endpoint: bool = True  # its own Service
     is_outdated: bool = False  # made of another template than the pool's present one
     node_address: str = ""  # of the machine that it runs on
+    security: SecuritySpec | None = None  # of the pool as its process was made; None: no process
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from tidemark_operator.resources.broker_pod import (
     PodSettings,
     broker_pod_manifest,
     present_templates,
+    security_of,
     template_of,
 )
 from tidemark_operator.resources.names import (
@@ -162,7 +163,7 @@ class PodRuntime:
         if claim is None or "deletionTimestamp" in claim["metadata"]:
             return  # a later pass, woken by the pool's own events, makes it first
         claim_uid = claim["metadata"]["uid"]
-        if pool.spec.security.tls.enabled and self._ensure_trust is not None:
+        if pool.spec.security.has_tls and self._ensure_trust is not None:
             await self._ensure_trust(pool)
         manifest = broker_pod_manifest(
             pool, broker_id, claim_uid=claim_uid, settings=self._settings
@@ -216,6 +217,7 @@ def observed_broker(
         has_endpoint=has_endpoint,
         is_outdated=pod is not None and bool(templates) and template_of(pod) not in templates,
         node_address="" if pod is None else pod.get("status", {}).get("hostIP", ""),
+        security=None if pod is None else security_of(pod),
     )
 
 

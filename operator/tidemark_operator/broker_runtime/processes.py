@@ -198,7 +198,7 @@ class ProcessesRuntime:
             self._settings.kafka_port + offset,
         )
         tls = self._settings.tls
-        if tls is None and pool.spec.security.tls.enabled:
+        if tls is None and pool.spec.security.has_tls:
             raise OSError(f"pool {pool.name} has spec.security.tls: start `tidemark dev --tls`")
         ports = [http_port, kafka_port]
         if tls is not None:
@@ -226,7 +226,7 @@ class ProcessesRuntime:
                 f"--auto-create-topics-enable={str(pool.spec.creates_topics).lower()}",
                 f"--num-partitions={pool.spec.default_partitions}",
                 *self._authentication(pool),
-                *_tls_arguments(tls, offset),
+                *_tls_arguments(tls, offset, pool),
                 *self._settings.more_arguments(broker_id),
                 *("--pod-uid", self._settings.run_id),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -246,9 +246,12 @@ class ProcessesRuntime:
         )
 
     def _authentication(self, pool: BrokerPool) -> list[str]:
-        if not (self._settings.authenticates or pool.spec.security.authentication != "none"):
+        wanted = pool.spec.security.authentication
+        if not wanted and self._settings.authenticates:
+            wanted = "kubernetes"
+        if wanted in ("", "none"):
             return []
-        return ["--authentication=kubernetes", "--replication-port=0"]
+        return [f"--authentication={wanted}", "--replication-port=0"]
 
     async def _watch(self, pool: BrokerPool, broker_id: BrokerId, child: _Child) -> None:
         process = child.process
@@ -341,11 +344,12 @@ class ProcessesRuntime:
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), "ab")
 
 
-def _tls_arguments(tls: ProcessTls | None, offset: int) -> list[str]:
+def _tls_arguments(tls: ProcessTls | None, offset: int, pool: BrokerPool) -> list[str]:
     if tls is None:
         return []
     return [
-        *("--tls", "true", "--ca-file", str(tls.controller_ca_file)),
+        *("--tls", "optional" if pool.spec.security.tls.mode == "Optional" else "true"),
+        *("--ca-file", str(tls.controller_ca_file)),
         *("--replication-port", str(tls.replication_port + offset)),
     ]
 

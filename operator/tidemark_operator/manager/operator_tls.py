@@ -112,7 +112,7 @@ class OperatorTls:
         if self._is_leading():
             for item in await self._store.list(BROKER_POOL, None):
                 pool = parse_unchecked(BrokerPool, item)
-                if pool.spec.security.tls.enabled:
+                if pool.has_tls:
                     await self.ensure_trust(pool)
 
     async def _subject_of(
@@ -120,7 +120,7 @@ class OperatorTls:
     ) -> tuple[AuthorityName, CertificateSubject] | None:
         namespace, _, name = pool_id.partition("/")
         pool = await self._typed.read(BrokerPool, namespace, name)
-        if pool is None or not pool.spec.security.tls.enabled:
+        if pool is None or not pool.has_tls:
             return None
         pod = await self._store.get(POD, namespace, broker_name(name, broker_id))
         addresses = _addresses(pod)

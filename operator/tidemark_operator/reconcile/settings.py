@@ -9,6 +9,9 @@ from tidemark_operator.api.kinds import Object
 class ReconcilerSettings:
     # What the pool `default` is made with, when a Topic needs it: spec fields of a BrokerPool.
     default_pool_spec: Object = field(default_factory=dict)
+    # Whether spec.security is set where it is absent, and changes step by step. Brokers of local
+    # mode are as it was started.
+    sets_security: bool = True
     # At most one status write per object in this time (after a few at once).
     status_interval_ms: int = 1000
     # A Topic that waits for something looks again this often, should a change go unnoticed; many

@@ -12,6 +12,7 @@ from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.api.broker_pool import GROUP_SETTINGS, BrokerPool
 from tidemark_operator.api.kinds import Object
+from tidemark_operator.api.pool_security import SecuritySpec, security
 from tidemark_operator.resources.names import (
     CONTROLLER_TOKEN_VOLUME,
     TEMPLATE_ANNOTATION,
@@ -34,6 +35,9 @@ HTTP_PORT = 8080
 TOKEN_VARIABLE = "TIDEMARK_CONTROLLER_TOKEN_FILE"
 TOKEN_DIRECTORY = "/var/run/secrets/tidemark"
 TOKEN_SECONDS = 3600  # the kubelet replaces it after four fifths of that
+TLS_VARIABLE = "TIDEMARK_TLS"
+_TLS_VALUES = {"Optional": "optional", "Required": "true"}
+AUTHENTICATION_VARIABLE = "TIDEMARK_AUTHENTICATION"
 REPLICATION_PORT = 9091  # open with TLS, and where clients authenticate
 TRUST_DIRECTORY = "/etc/tidemark/trust"
 TERMINATION_GRACE_S = 30
@@ -149,7 +153,7 @@ def _manifest(
                 "prometheus.io/scrape": "true",
                 "prometheus.io/port": str(HTTP_PORT),
                 "prometheus.io/path": "/metrics",
-                **({"prometheus.io/scheme": "https"} if pool.spec.security.tls.enabled else {}),
+                **({"prometheus.io/scheme": "https"} if _requires_tls(pool) else {}),
             },
             "ownerReferences": [pool_owner_reference(pool)],
         },
@@ -189,7 +193,8 @@ def _broker_container(
     pool: BrokerPool, broker_id: BrokerId, claim_uid: str, settings: PodSettings
 ) -> Object:
     service = f"{broker_name(pool.name, broker_id)}.{pool.namespace}.svc"
-    has_tls = pool.spec.security.tls.enabled
+    has_tls = pool.spec.security.has_tls
+    scheme = "https" if _requires_tls(pool) else "http"
     return {
         "name": "broker",
         "image": pool.spec.image,
@@ -205,7 +210,7 @@ def _broker_container(
             {"name": TOKEN_VARIABLE, "value": f"{TOKEN_DIRECTORY}/token"},
             {
                 "name": "TIDEMARK_ADVERTISED_HTTP_URL",
-                "value": f"{'https' if has_tls else 'http'}://{service}:{HTTP_PORT}",
+                "value": f"{scheme}://{service}:{HTTP_PORT}",
             },
             {"name": "TIDEMARK_CLAIM_UID", "value": claim_uid},
             {"name": "TIDEMARK_LOG_FORMAT", "value": settings.log_format},
@@ -263,9 +268,9 @@ def _listeners_env(pool: BrokerPool) -> list[Object]:
 def _authentication_env(pool: BrokerPool) -> list[Object]:
     """Return the variables only if clients authenticate, so that open pools keep their pods."""
     found = []
-    if pool.spec.security.authentication != "none":
+    if pool.spec.security.authenticates:
         value = pool.spec.security.authentication
-        found.append({"name": "TIDEMARK_AUTHENTICATION", "value": value})
+        found.append({"name": AUTHENTICATION_VARIABLE, "value": value})
     own = [
         f"{each.name}:{each.authentication}" for each in pool.spec.listeners if each.authentication
     ]
@@ -275,8 +280,7 @@ def _authentication_env(pool: BrokerPool) -> list[Object]:
 
 
 def _replication_port(pool: BrokerPool) -> list[Object]:
-    security = pool.spec.security
-    if security.authentication == "none" and not security.tls.enabled:
+    if not pool.spec.security.has_replication_port:
         return []
     return [{"name": "replication", "containerPort": REPLICATION_PORT}]
 
@@ -297,28 +301,46 @@ def _default_partitions_env(pool: BrokerPool) -> list[Object]:
 
 def _tls_env(pool: BrokerPool) -> list[Object]:
     """Return the variables of a pool with TLS only: pods of others are not replaced."""
-    if not pool.spec.security.tls.enabled:
+    if not pool.spec.security.has_tls:
         return []
     found = [
-        {"name": "TIDEMARK_TLS", "value": "true"},
+        {"name": TLS_VARIABLE, "value": _TLS_VALUES[pool.spec.security.tls.mode]},
         # Commands in the pod trust it too.
         {"name": "TIDEMARK_CA_FILE", "value": f"{TRUST_DIRECTORY}/{ALL_BUNDLE_KEY}"},
     ]
-    plain = ",".join(each.name for each in pool.spec.listeners if not each.tls)
-    if plain:
-        found.append({"name": "TIDEMARK_PLAIN_LISTENERS", "value": plain})
+    for name, has_tls in (("TIDEMARK_PLAIN_LISTENERS", False), ("TIDEMARK_TLS_LISTENERS", True)):
+        names = ",".join(each.name for each in pool.spec.listeners if each.tls is has_tls)
+        if names:
+            found.append({"name": name, "value": names})
     return found
 
 
+def _requires_tls(pool: BrokerPool) -> bool:
+    """Return whether the HTTP port serves no plain request: probes and URLs need `https` then."""
+    return pool.spec.security.tls.mode == "Required"
+
+
+def security_of(pod: Object) -> SecuritySpec:
+    """Return the security of the pool that the pod was created for."""
+    containers = pod.get("spec", {}).get("containers", ())  # others may have added some
+    env = next((each.get("env", ()) for each in containers if each["name"] == "broker"), ())
+    values = {each["name"]: each.get("value", "") for each in env}
+    modes = {value: mode for mode, value in _TLS_VALUES.items()}
+    return security(
+        modes.get(values.get(TLS_VARIABLE, ""), "Disabled"),
+        values.get(AUTHENTICATION_VARIABLE, "none"),
+    )
+
+
 def _trust_volume(pool: BrokerPool) -> list[Object]:
-    if not pool.spec.security.tls.enabled:
+    if not pool.spec.security.has_tls:
         return []
     return [{"name": "trust", "configMap": {"name": trust_name(pool.name)}}]
 
 
 def _http_probe(pool: BrokerPool, path: str, *, period_s: int, failures: int) -> Object:
     # The kubelet verifies no certificate.
-    scheme = {"scheme": "HTTPS"} if pool.spec.security.tls.enabled else {}
+    scheme = {"scheme": "HTTPS"} if _requires_tls(pool) else {}
     return {
         "httpGet": {"path": path, "port": "http", **scheme},
         "periodSeconds": period_s,

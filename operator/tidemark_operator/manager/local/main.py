@@ -223,7 +223,9 @@ class LocalCluster:
             self._indexed,
             self.controller,
             self.runtime,
-            settings=ReconcilerSettings(default_pool_spec={"replicas": settings.brokers}),
+            settings=ReconcilerSettings(
+                default_pool_spec={"replicas": settings.brokers}, sets_security=False
+            ),
             add=self._queue.add,
         )
         self._leading = LeadershipRunner(

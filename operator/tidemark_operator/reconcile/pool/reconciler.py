@@ -3,12 +3,14 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator
 
-from msgspec import UNSET
+import msgspec
+from msgspec import UNSET, UnsetType
 from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.api.broker_pool import BrokerPool, ListenerStatus, PoolStatus
 from tidemark_operator.api.kinds import BROKER_POOL, TOPIC
 from tidemark_operator.api.objects import Invalid
+from tidemark_operator.api.pool_security import SecuritySpec
 from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
     BrokerRuntime,
@@ -28,6 +30,11 @@ from tidemark_operator.reconcile.pool.plan_rolling_update import (
     plan_rolling_update,
     roll_step,
     rolling_update_condition,
+)
+from tidemark_operator.reconcile.pool.plan_security import (
+    PoolSecurity,
+    plan_security,
+    security_conditions,
 )
 from tidemark_operator.reconcile.pool_membership import active_broker_ids, leaving_brokers
 from tidemark_operator.reconcile.retained_data import retained_condition, retained_replicas
@@ -70,6 +77,7 @@ class PoolReconciler:
         settings: ReconcilerSettings,
         add: Callable[[WorkKey], None],
     ) -> None:
+        self._store = store
         self._objects = TypedStore(store)
         self._controller = controller
         self._runtime = runtime
@@ -91,7 +99,16 @@ class PoolReconciler:
         if isinstance(pool, Invalid):
             faults = [invalid_condition(pool.sentences)]
             return await self._statuses.write(pool, PoolStatus(), faults)
-        observed = await self._runtime.observe(pool)
+        observed, security = await self._runtime.observe(pool), None
+        if self._settings.sets_security:
+            security = plan_security(pool, observed)
+            try:
+                pool = await self._set_security(pool, security)
+            except Rejected as error:
+                return await self._statuses.write(pool, PoolStatus(), _rejections([error]))
+            if security.in_force != pool.spec.security:
+                pool = pool.with_security(security.in_force)
+                observed = await self._runtime.observe(pool)
         failures = await self._apply_each(pool, plan_pool(pool, observed))
         self._topics.pool_is_read(pool)
         self._record_leaving(pool)
@@ -116,10 +133,14 @@ class PoolReconciler:
             *drain.conditions,
             *retained_condition(self._controller.topics(pool.pool)),
             *purges.conditions(),
+            *(() if security is None else security_conditions(security)),
         )
-        fields = self._status_fields(pool, observed, rolling_update, purges)
-        # At once: until a purge is recorded, it would also take a later topic of that name.
-        wait_ms = await self._statuses.write(pool, fields, conditions, at_once=purges.has_change)
+        in_force = UNSET if security is None else security.in_force
+        fields = self._status_fields(pool, observed, rolling_update, purges, in_force)
+        # At once: until a purge is recorded, it would also take a later topic of that name, and a
+        # spec without its security is completed by the one that is recorded.
+        at_once = purges.has_change or pool.status.security != in_force
+        wait_ms = await self._statuses.write(pool, fields, conditions, at_once=at_once)
         for failure in failures:
             if not isinstance(failure, Rejected):
                 raise failure  # the queue comes back, more slowly each time
@@ -131,6 +152,29 @@ class PoolReconciler:
         )
         is_waiting = listeners or bool(failures) or bool(purges.waiting)
         return wait_ms or (self._settings.waiting_interval_ms if is_waiting else None)
+
+    async def _set_security(self, pool: BrokerPool, security: PoolSecurity) -> BrokerPool:
+        """Write the fields of spec.security that are absent, and return the pool with them.
+
+        They are written before a broker is made by them: a pool's security does not change with
+        the defaults of a later release.
+        """
+        if pool.spec.security.is_said:
+            return pool
+        log.info(
+            "pool security set",
+            extra={
+                "pool": pool.pool,
+                "tls": security.wanted.tls.mode,
+                "authentication": security.wanted.authentication,
+            },
+        )
+        wanted = msgspec.to_builtins(security.wanted)
+        spec = {**pool.stored["spec"], "security": wanted}
+        stored = await self._store.replace(BROKER_POOL, {**pool.stored, "spec": spec})
+        pool = pool.with_security(security.wanted)
+        pool.record_written(stored)
+        return pool
 
     async def _apply_each(
         self, pool: BrokerPool, actions: Iterable[PoolAction]
@@ -234,6 +278,7 @@ class PoolReconciler:
         observed: ObservedPool,
         rolling_update: RollingUpdate,
         purges: Purges,
+        in_force: SecuritySpec | UnsetType,
     ) -> PoolStatus:
         running = sum(broker.process is not BrokerProcess.ABSENT for broker in observed.brokers)
         selector = sorted(pool_selector(pool.name).items())
@@ -247,6 +292,7 @@ class PoolReconciler:
             ),
             selector=",".join(f"{name}={value}" for name, value in selector),
             purge_retained=purges.status if purges.has_change else UNSET,
+            security=in_force,
         )
 
 

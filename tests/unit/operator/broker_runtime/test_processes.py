@@ -165,7 +165,7 @@ def test_pool_that_asks_for_tls_is_not_started_without_it(
         image="image",
         imagePullPolicy="Never",
         storage={"size": "1Gi"},
-        security={"tls": {"enabled": True}},
+        security={"tls": {"mode": "Required"}},
     )
 
     async def scenario(machine: Machine, runtime: ProcessesRuntime) -> None:

@@ -28,7 +28,7 @@ SPEC: dict[str, Any] = {
     "replicas": 1,
     "image": "image",
     "storage": {"size": "1Gi"},
-    "security": {"tls": {"enabled": True}},
+    "security": {"tls": {"mode": "Required"}},
     "listeners": [
         {
             "name": "outside",
@@ -131,4 +131,4 @@ def test_pool_without_tls_gets_no_certificate(tmp_path: Path) -> None:
         assert (await signed(tls)).error is ErrorCode.INVALID_REQUEST
         assert (await signed(tls, "shop/other")).error is ErrorCode.INVALID_REQUEST
 
-    with_tls(tmp_path, scenario, security={"tls": {"enabled": False}})
+    with_tls(tmp_path, scenario, security={"tls": {"mode": "Disabled"}})

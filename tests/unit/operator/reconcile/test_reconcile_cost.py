@@ -123,7 +123,8 @@ class OrderStore:
             now_ms=lambda: time.monotonic_ns() // 1_000_000,
             now_text=lambda: "2026-01-01T00:00:00Z",
         )
-        self.store.put(BROKER_POOL, "default", spec={"replicas": 3})
+        security = {"tls": {"mode": "Disabled"}, "authentication": "none"}
+        self.store.put(BROKER_POOL, "default", spec={"replicas": 3, "security": security})
         for number in range(others):
             name = f"t{number}"
             self.store.put(TOPIC, name, spec={"partitions": 3}, status={"topicId": f"uid-{name}"})

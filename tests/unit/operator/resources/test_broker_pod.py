@@ -214,7 +214,7 @@ def test_pod_of_a_pool_with_tls_trusts_the_config_map() -> None:
         image="image",
         imagePullPolicy="Never",
         storage={"size": "1Gi"},
-        security={"tls": {"enabled": True}},
+        security={"tls": {"mode": "Required"}},
         listeners=[
             {"name": "a", "type": "NodePort", "port": 9094, "tls": False},
             {"name": "b", "type": "NodePort", "port": 9095},
