@@ -28,7 +28,7 @@ from tidemark_broker.http.server import HttpTls, serve
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.metadata.controller_channel import HttpTransport
 from tidemark_broker.security.peer_addresses import PeerAddresses
-from tidemark_broker.security.tls import BrokerTls, TrustedFile
+from tidemark_broker.security.tls import BrokerTls, TlsMode, TrustedFile
 from tidemark_broker.server.broker_server import EXIT_CRASHED, BrokerServer
 from tidemark_broker.server.config import BrokerConfig, parse_settings
 from tidemark_broker.server.environment import BrokerEnvironment, HttpBackend
@@ -91,7 +91,8 @@ class _Http:
         self, broker: HttpBackend, stop: asyncio.Event, on_listening: Callable[[int], None]
     ) -> None:
         loop_lag = LoopLag()
-        addresses = PeerAddresses(self._tls)
+        is_optional = broker.settings.tls.mode is TlsMode.OPTIONAL
+        addresses = PeerAddresses(self._tls, allows_plain=is_optional)
         self._app = create_app(
             BrokerView(
                 partitions=broker.partitions,
@@ -108,6 +109,7 @@ class _Http:
                     broker.authorizer,
                     broker.partitions.metadata,
                     checked=broker.settings.authenticated_listeners,
+                    optional=broker.settings.optional_listeners,
                 ),
                 groups=broker.groups.report,
                 group_gauges=broker.groups.gauges,
@@ -122,6 +124,7 @@ class _Http:
                 addresses=addresses,
                 authenticator=broker.authenticator,
                 requires_authentication=broker.settings.requires_authentication,
+                may_authenticate=broker.settings.optional_listeners.__contains__,
             )
         )
         async with asyncio.TaskGroup() as tasks:
@@ -136,7 +139,7 @@ class _Http:
                 tls=(
                     None
                     if self._tls is None
-                    else HttpTls(self._tls.clients, broker.settings.tls.plain_listeners)
+                    else HttpTls(self._tls.clients, broker.settings.tls.of)
                 ),
             )
             beats.cancel()

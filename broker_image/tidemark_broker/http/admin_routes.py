@@ -109,9 +109,9 @@ class AdminRoutes:
     async def brokers(self, request: Request) -> schemas.BrokersDocument:
         """Return the brokers of the pool that have an address at the listener of this request."""
         leadership.require_metadata(self._metadata)
-        listener = HotRequest(request.scope, request.receive).listener
+        asked = HotRequest(request.scope, request.receive)
         reached = {
-            broker_id: client_url(self._metadata, broker_id, listener)
+            broker_id: client_url(self._metadata, broker_id, asked.listener, has_tls=asked.has_tls)
             for broker_id in sorted(self._metadata.brokers)
         }
         return schemas.BrokersDocument(

@@ -96,7 +96,11 @@ class HttpServer:
         self._authentication = (
             None
             if view.authenticator is None
-            else HttpAuthentication(view.authenticator, view.requires_authentication)
+            else HttpAuthentication(
+                view.authenticator,
+                view.requires_authentication,
+                may=view.may_authenticate,
+            )
         )
         self._view = view
         self._api: AsgiApp | None = None
@@ -172,7 +176,7 @@ class HttpServer:
     ) -> AnyResponse | None:
         """Handle a hot request; only a cancellation is raised beyond it."""
         try:
-            if self._view.access.is_checked(request.listener):
+            if self._view.access.is_checked(request):
                 await self._view.access.check_route(
                     request, route.method, route.template, parameters
                 )
@@ -210,7 +214,7 @@ class HttpServer:
                 # Shielded: one client that leaves does not end the loading for the others.
                 self._api = await asyncio.shield(self.load_api())
             request = Request(scope, receive)
-            if self._view.access.is_checked(request.listener):
+            if self._view.access.is_checked(request):
                 try:
                     await self._view.access.check_path(request, scope)
                 except HttpProblem as problem:

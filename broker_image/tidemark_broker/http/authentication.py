@@ -32,17 +32,24 @@ class NotAuthenticated(HttpProblem):
 
 
 class HttpAuthentication:
-    def __init__(self, authenticator: Authenticator, requires: Callable[[str], bool]) -> None:
-        """Create it; `requires` says of a listener's name whether its clients authenticate."""
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        requires: Callable[[str], bool],
+        *,
+        may: Callable[[str], bool],
+    ) -> None:
+        """Create it; `requires` and `may` say of a listener's name whether clients authenticate."""
         self._authenticator = authenticator
         self._requires = requires
+        self._may = may
 
     async def authenticate(self, scope: Scope) -> float | None:
         """Set the principal of a request; return the loop's time at which that is over, or None.
 
         Raises HttpProblem (401, 503).
         """
-        if scope["path"] in OPEN_PATHS or not self._requires(scope.get(LISTENER, "")):
+        if scope["path"] in OPEN_PATHS or not self._asks(scope):
             return None
         review = await self._review(scope)
         identity = review.identity
@@ -53,6 +60,13 @@ class HttpAuthentication:
         scope[PRINCIPAL] = identity.principal
         session_ms = self._authenticator.session_ms(identity)
         return asyncio.get_running_loop().time() + session_ms / 1000
+
+    def _asks(self, scope: Scope) -> bool:
+        """Return whether the client has to say who it is, or does so where it may."""
+        listener = scope.get(LISTENER, "")
+        if self._requires(listener):
+            return True
+        return self._may(listener) and _BEARER.fullmatch(authorization_of(scope)) is not None
 
     async def _review(self, scope: Scope) -> Review:
         authorization = authorization_of(scope)

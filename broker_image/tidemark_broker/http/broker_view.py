@@ -54,3 +54,4 @@ class BrokerView:
     addresses: PeerAddresses = PLAIN  # of other brokers
     authenticator: Authenticator | None = None  # None: no listener asks who its clients are
     requires_authentication: Callable[[str], bool] = lambda _: False  # of a listener, by its name
+    may_authenticate: Callable[[str], bool] = lambda _: False

@@ -18,16 +18,26 @@ from tidemark_broker.http.response import Response
 from tidemark_broker.metadata.metadata_cache import INTERNAL, Leader, MetadataCache
 
 
-def client_url(metadata: MetadataCache, broker_id: BrokerId, listener: str) -> str:
-    """Return the broker's URL for clients of the listener, without an end slash, or ""."""
+def client_url(
+    metadata: MetadataCache, broker_id: BrokerId, listener: str, *, has_tls: bool
+) -> str:
+    """Return the broker's URL for clients of the listener, without an end slash, or "".
+
+    Where TLS is optional, a client that `has_tls` keeps it.
+    """
     if listener == INTERNAL:
         broker = metadata.brokers.get(broker_id)
-        return "" if broker is None else broker.endpoints.advertised_http_url
+        if broker is None:
+            return ""
+        url = broker.endpoints.advertised_http_url
+        if has_tls and broker.endpoints.has_tls and url.startswith("http://"):
+            return "https" + url.removeprefix("http")
+        return url
     known = metadata.addresses.get((listener, broker_id))
     if known is None:
         return ""
     host = f"[{known.host}]" if ":" in known.host else known.host
-    scheme = "https" if listener in metadata.tls_listeners else "http"
+    scheme = "https" if has_tls or listener in metadata.tls_listeners else "http"
     return f"{scheme}://{host}:{known.port}"
 
 
@@ -99,7 +109,7 @@ def redirect(
     """Return 307 with the same path and query; to a broker that forwarded, the error without it."""
     if request.is_forwarded:
         return led_elsewhere(topic, partition, leader.broker_id)
-    url = client_url(metadata, leader.broker_id, request.listener)
+    url = client_url(metadata, leader.broker_id, request.listener, has_tls=request.has_tls)
     if not url:
         return HttpProblem(
             ErrorCode.LISTENER_NOT_FOUND,
@@ -147,7 +157,7 @@ def preferred_replica(
     metadata: MetadataCache, request: Request, partition: int, preferred: BrokerId
 ) -> Response | None:
     """Return 307 to the replica that the leader chose; None if the client cannot reach it."""
-    url = client_url(metadata, preferred, request.listener)
+    url = client_url(metadata, preferred, request.listener, has_tls=request.has_tls)
     if not url:
         return None
     location = url + request.target

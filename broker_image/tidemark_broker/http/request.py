@@ -45,6 +45,7 @@ class Request:
         "content_encoding",
         "content_length",
         "content_type",
+        "has_tls",
         "is_forwarded",
         "listener",
         "principal",
@@ -62,6 +63,7 @@ class Request:
         self.is_forwarded = False
         self.client_id = ""
         self.listener: str = scope.get(LISTENER, "")
+        self.has_tls = scope.get("scheme") == "https"
         self.principal: Principal = scope.get(PRINCIPAL, ANONYMOUS)
         self.client_host: str = (scope.get("client") or ("",))[0]
         self.access: RequestAccess | None = None  # None: everything is allowed

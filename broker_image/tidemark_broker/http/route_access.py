@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from tidemark_protocol.access_messages import Access, ResourceKind, Verb
+from tidemark_protocol.access_messages import ANONYMOUS, Access, ResourceKind, Verb
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.http.problems import HttpProblem
@@ -92,17 +92,28 @@ ROUTE_ACCESS: Mapping[tuple[str, str], RouteAccess] = {
 
 
 class HttpAccess:
-    """The check of requests that came in by the listeners `checked`."""
+    """The check of requests that came in by the listeners `checked`.
+
+    At those that are `optional` clients without a name are not checked.
+    """
 
     def __init__(
-        self, authorizer: Authorizer, metadata: MetadataCache, *, checked: Collection[str]
+        self,
+        authorizer: Authorizer,
+        metadata: MetadataCache,
+        *,
+        checked: Collection[str],
+        optional: Collection[str] = (),
     ) -> None:
         self._authorizer = authorizer
         self._metadata = metadata
         self._checked = frozenset(checked)
+        self._optional = frozenset(optional)
 
-    def is_checked(self, listener: str) -> bool:
-        return listener in self._checked
+    def is_checked(self, request: Request) -> bool:
+        return request.listener in self._checked and not (
+            request.principal is ANONYMOUS and request.listener in self._optional
+        )
 
     async def check_route(
         self, request: Request, method: str, template: str, parameters: Sequence[str]

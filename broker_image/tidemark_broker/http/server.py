@@ -18,13 +18,21 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from tidemark_broker.http.limits import ServerLimits
 from tidemark_broker.http.request import LISTENER
 from tidemark_broker.http.response import AsgiApp, Scope
+from tidemark_broker.kafka.network.limits import ListenerLimits
+from tidemark_broker.kafka.network.unauthenticated_connections import UnauthenticatedConnections
+from tidemark_broker.security.tls import TlsMode
+from tidemark_broker.security.tls_detection import TlsDetectingServer
 
 DEFAULT_LIMITS = ServerLimits()
 
 
+def _required(listener: str) -> TlsMode:
+    return TlsMode.REQUIRED
+
+
 class HttpTls(NamedTuple):
     context: ssl.SSLContext
-    plain: frozenset[str] = frozenset()  # listeners without TLS
+    mode_of: Callable[[str], TlsMode] = _required  # of a listener by its name; "" is the first
 
 
 class _Server(uvicorn.Server):
@@ -34,10 +42,12 @@ class _Server(uvicorn.Server):
         stop: asyncio.Event,
         on_started: Callable[[], None],
         plain: Sequence[socket.socket],
+        optional: Sequence[socket.socket],
     ) -> None:
         super().__init__(config)
         self._stop = stop
         self._plain = plain
+        self._optional = optional
         self._on_started = on_started
 
     @contextlib.contextmanager
@@ -45,7 +55,7 @@ class _Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start as uvicorn does, then listen on the sockets without TLS beside it."""
+        """Start as uvicorn does, then listen on the sockets without TLS and with both."""
         await super().startup(sockets)
         config = self.config
 
@@ -60,6 +70,17 @@ class _Server(uvicorn.Server):
             self.servers.append(
                 await loop.create_server(create_protocol, sock=listening, backlog=config.backlog)
             )
+        bound = UnauthenticatedConnections(ListenerLimits())
+        context = cast(ssl.SSLContext, config.ssl)
+        for listening in self._optional:
+            detecting = TlsDetectingServer(
+                listening,
+                plain=create_protocol,
+                tls=create_protocol,
+                context=lambda: context,
+                bound=bound,
+            )
+            self.servers.append(cast(Any, detecting))
 
     async def main_loop(self) -> None:
         # uvicorn's own wakes ten times a second, mostly for the date header that is off here.
@@ -152,7 +173,10 @@ async def serve(
     `listeners` are more ports with their names. `on_listening(port)` is called once connections are
     accepted (port 0: the one chosen). Raises OSError when the address cannot be bound.
     """
-    sockets = [_listen(host, port, limits.backlog)]
+    by_mode: dict[TlsMode, list[socket.socket]] = {mode: [] for mode in TlsMode}
+    mode_of = (lambda _: TlsMode.REQUIRED) if tls is None else tls.mode_of
+    first = _listen(host, port, limits.backlog)
+    by_mode[mode_of("")].append(first)
     of_this_server = {"server_limits": limits, "listeners": listeners}
     protocol: Any = type("LimitedProtocol", (LimitedHttpProtocol,), of_this_server)
     config = uvicorn.Config(
@@ -170,19 +194,24 @@ async def serve(
         timeout_keep_alive=limits.keep_alive_seconds,
         timeout_graceful_shutdown=limits.graceful_stop_seconds,
     )
-    bound_port = sockets[0].getsockname()[1]
+    bound_port = first.getsockname()[1]
     config.load()
     config.ssl = None if tls is None else tls.context
-    plain_sockets: list[socket.socket] = []
-    server = _Server(config, stop, lambda: on_listening(bound_port), plain_sockets)
+    server = _Server(
+        config,
+        stop,
+        lambda: on_listening(bound_port),
+        by_mode[TlsMode.DISABLED],
+        by_mode[TlsMode.OPTIONAL],
+    )
     try:
         for more, name in listeners.items():
-            where = plain_sockets if tls is not None and name in tls.plain else sockets
-            where.append(_listen(host, more, limits.backlog))
-        await server.serve(sockets)
+            by_mode[mode_of(name)].append(_listen(host, more, limits.backlog))
+        await server.serve(by_mode[TlsMode.REQUIRED])
     finally:
-        for listening in (*sockets, *plain_sockets):
-            listening.close()
+        for sockets in by_mode.values():
+            for listening in sockets:
+                listening.close()
 
 
 def _listen(host: str, port: int, backlog: int) -> socket.socket:

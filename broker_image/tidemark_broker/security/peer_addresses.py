@@ -43,8 +43,10 @@ class PeerAddress(NamedTuple):
 class PeerAddresses:
     """The addresses of brokers, for requests of this broker."""
 
-    def __init__(self, tls: BrokerTls | None = None) -> None:
+    def __init__(self, tls: BrokerTls | None = None, *, allows_plain: bool = False) -> None:
+        """Create it; with `allows_plain` brokers that have no TLS yet are called without it."""
         self._tls = tls
+        self._allows_plain = allows_plain
 
     def kafka(self, broker_id: BrokerId, endpoints: Endpoints) -> PeerAddress:
         """Return the address for requests on behalf of clients."""
@@ -59,7 +61,7 @@ class PeerAddresses:
         return self._address(broker_id, endpoints, endpoints.http_port)
 
     def _address(self, broker_id: BrokerId, endpoints: Endpoints, port: int) -> PeerAddress:
-        if self._tls is None:
+        if self._tls is None or (self._allows_plain and not endpoints.has_tls):
             return PeerAddress(endpoints.host, port)
         return self._secured(self._tls, broker_id, endpoints.host, port)
 

@@ -12,6 +12,7 @@ import logging
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,6 +26,14 @@ _log = logging.getLogger(__name__)
 
 HANDSHAKE_TIMEOUT_SECONDS = 10.0
 SHUTDOWN_TIMEOUT_SECONDS = 5.0
+
+
+class TlsMode(StrEnum):
+    """Which connections a listener accepts, or the listeners of a broker."""
+
+    DISABLED = "false"  # plain ones
+    OPTIONAL = "optional"  # both, told apart by the first byte
+    REQUIRED = "true"
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ from tidemark_broker.security.authenticator import Authenticator
 from tidemark_broker.security.authorizer import Authorizer
 from tidemark_broker.security.certificate_renewal import CertificateRenewal
 from tidemark_broker.security.peer_addresses import PeerAddresses
+from tidemark_broker.security.tls import TlsMode
 from tidemark_broker.server.background.checkpointing import CheckpointWriter
 from tidemark_broker.server.background.cleaner_scheduler import LogCleaner
 from tidemark_broker.server.background.disk_probe import DiskProbe
@@ -338,7 +339,7 @@ class BrokerServer(PartitionObserver):
             suspect=self._on_suspect,
             responded=self.leader_changes.on_response,
             tasks=self._tasks,
-            addresses=PeerAddresses(self._tls),
+            addresses=PeerAddresses(self._tls, allows_plain=settings.tls.mode is TlsMode.OPTIONAL),
         )
         group_commit = GroupCommit(partitions, on_flushed=self._fetchers.kick)
         self.session = BrokerLifecycleManager(
@@ -444,36 +445,34 @@ class BrokerServer(PartitionObserver):
             authenticator=self.authenticator,
             authorizer=self.authorizer,
             authenticated=self.settings.authenticated_listeners,
+            optional=self.settings.optional_listeners,
         )
         listener = SocketServer(context, self._tls)
+        modes = self.settings.tls
         host = self.settings.listen_host
         port = self.settings.kafka_port
-        self.kafka_port = await listener.start(host, port, rules=self._rules(""))
+        self.kafka_port = await listener.start(host, port, rules=self._rules(""), mode=modes.of(""))
         for name, port in self.settings.listeners:
             await listener.start(
                 host,
                 port,
                 listener=name,
                 rules=self._rules(name),
-                is_plain=name in self.settings.tls.plain_listeners,
+                mode=modes.of(name),
             )
-        if self._has_replication_listener:
+        if self.settings.has_replication_port:
             port = self.settings.replication_port
-            self.replication_port = await listener.start_replication(host, port)
+            self.replication_port = await listener.start_replication(host, port, modes.mode)
         return listener
 
     def _rules(self, listener: str) -> ListenerRules:
         """Return the rules of a listener for clients."""
-        is_closed = self._has_replication_listener
+        settings = self.settings
         return ListenerRules(
-            requires_authentication=self.settings.requires_authentication(listener),
-            replicas=ReplicaRights.NONE if is_closed else ReplicaRights.ANY,
+            requires_authentication=settings.requires_authentication(listener),
+            may_authenticate=listener in settings.optional_listeners,
+            replicas=ReplicaRights.ANY if settings.admits_old_followers else ReplicaRights.NONE,
         )
-
-    @property
-    def _has_replication_listener(self) -> bool:
-        """Return whether followers have a port of their own: with TLS, or authenticated clients."""
-        return self._tls is not None or self.settings.requires_authentication("")
 
     async def _open_directory(self) -> LogManager | None:
         """Wait for the lock of the log directory and open it (I17).
@@ -532,7 +531,7 @@ class BrokerServer(PartitionObserver):
 
     def _registration(self, directory: LogManager) -> RegisterRequest:
         settings = self.settings
-        scheme = "http" if self._tls is None else "https"
+        scheme = "https" if settings.tls.mode is TlsMode.REQUIRED else "http"
         http_url = f"{scheme}://{settings.advertised_host}:{self.http_port}"
         endpoints = Endpoints(
             settings.advertised_host,

@@ -21,6 +21,7 @@ from tidemark_broker.kafka.network.limits import ListenerLimits
 from tidemark_broker.metadata.controller_channel import Address
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
 from tidemark_broker.replication.follower_session import REPLICA_FETCH_MAX_BYTES
+from tidemark_broker.security.tls import TlsMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +40,27 @@ class TlsSettings:
     """Settings of TLS: the authorities of controllers, and listeners."""
 
     ca_file: Path | None = None  # None: the controller is called without TLS
-    is_enabled: bool = False  # on listeners
+    mode: TlsMode = TlsMode.DISABLED  # of listeners that are not named here
     plain_listeners: frozenset[str] = frozenset()  # named ones without TLS all the same
+    tls_listeners: frozenset[str] = frozenset()  # named ones that are not optional
+
+    @property
+    def is_enabled(self) -> bool:
+        """Return whether the broker has a certificate."""
+        return self.mode is not TlsMode.DISABLED
+
+    def of(self, listener: str) -> TlsMode:
+        """Return which connections a listener accepts; "" is the one of the pool itself."""
+        if not self.is_enabled or listener in self.plain_listeners:
+            return TlsMode.DISABLED
+        return TlsMode.REQUIRED if listener in self.tls_listeners else self.mode
 
 
 class Authentication(StrEnum):
     """How clients of a listener say who they are."""
 
     NONE = "none"
+    OPTIONAL = "optional"  # who does not authenticate may do everything
     KUBERNETES = "kubernetes"
 
 
@@ -99,21 +113,40 @@ class BrokerConfig:
         return self.listener_authentication.get(listener, self.authentication)
 
     def requires_authentication(self, listener: str) -> bool:
-        return self.authentication_of(listener) is not Authentication.NONE
+        return self.authentication_of(listener) is Authentication.KUBERNETES
 
     @property
     def authenticated_listeners(self) -> frozenset[str]:
-        """Return the listeners of Kafka and HTTP that ask who their clients are."""
+        """Return the listeners of Kafka and HTTP at which clients can say who they are."""
+        return self._listeners_with(Authentication.KUBERNETES) | self.optional_listeners
+
+    @property
+    def optional_listeners(self) -> frozenset[str]:
+        """Return the listeners at which a client without a name may do everything."""
+        return self._listeners_with(Authentication.OPTIONAL)
+
+    def _listeners_with(self, authentication: Authentication) -> frozenset[str]:
         names = ("", *(name for name, _ in (*self.listeners, *self.http_listeners)))
-        return frozenset(filter(self.requires_authentication, names))
+        return frozenset(name for name in names if self.authentication_of(name) is authentication)
+
+    @property
+    def has_replication_port(self) -> bool:
+        """Return whether followers have a port of their own."""
+        return self.tls.is_enabled or self.authentication is not Authentication.NONE
+
+    @property
+    def admits_old_followers(self) -> bool:
+        """Return whether followers may fetch at ports of clients, as before there was another.
+
+        They may while everyone may do everything there, so that a pool is closed broker by broker.
+        """
+        return self.tls.mode is not TlsMode.REQUIRED and not self.requires_authentication("")
 
     @property
     def tls_listeners(self) -> frozenset[str]:
-        """Return the named listeners with TLS."""
-        if not self.tls.is_enabled:
-            return frozenset()
+        """Return the named listeners with TLS only."""
         names = {name for name, _ in (*self.listeners, *self.http_listeners)}
-        return frozenset(names - self.tls.plain_listeners)
+        return frozenset(name for name in names if self.tls.of(name) is TlsMode.REQUIRED)
 
 
 def parse_settings(arguments: list[str]) -> BrokerConfig:
@@ -138,7 +171,7 @@ def parse_settings(arguments: list[str]) -> BrokerConfig:
         )
     if found.authentication not in {each.value for each in Authentication}:
         parser.error(
-            "--authentication (TIDEMARK_AUTHENTICATION): expected none or kubernetes,"
+            "--authentication (TIDEMARK_AUTHENTICATION): expected none, optional or kubernetes,"
             f" found {found.authentication!r}"
         )
     controllers = tuple(text.strip() for text in found.controllers.split(",") if text.strip())
@@ -185,14 +218,15 @@ def parse_settings(arguments: list[str]) -> BrokerConfig:
 
 
 def _tls_settings(found: argparse.Namespace, parser: argparse.ArgumentParser) -> TlsSettings:
-    if found.tls not in ("true", "false"):
-        parser.error(f"--tls (TIDEMARK_TLS): expected true or false, found {found.tls!r}")
-    if found.tls == "true" and not found.ca_file:
+    if found.tls not in {each.value for each in TlsMode}:
+        parser.error(f"--tls (TIDEMARK_TLS): expected true, optional or false, found {found.tls!r}")
+    if found.tls != "false" and not found.ca_file:
         parser.error("--ca-file (TIDEMARK_CA_FILE): expected a file, as TLS is on, found none")
     return TlsSettings(
         ca_file=Path(found.ca_file) if found.ca_file else None,
-        is_enabled=found.tls == "true",
+        mode=TlsMode(found.tls),
         plain_listeners=frozenset(filter(None, found.plain_listeners.split(","))),
+        tls_listeners=frozenset(filter(None, found.tls_listeners.split(","))),
     )
 
 
@@ -255,12 +289,12 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--authentication",
         default=env("TIDEMARK_AUTHENTICATION", "") or Authentication.NONE.value,
-        help="how clients say who they are: none or kubernetes",
+        help="how clients say who they are: none, optional or kubernetes",
     )
     add(
         "--listener-authentication",
         default=env("TIDEMARK_LISTENER_AUTHENTICATION", ""),
-        help="name:none|kubernetes[,...], of named listeners that differ from --authentication",
+        help="name:none|optional|kubernetes[,...], of listeners that differ from --authentication",
     )
     add(
         "--replication-port",
@@ -303,7 +337,16 @@ def _add_tls_flags(parser: argparse.ArgumentParser) -> None:
         default=env("TIDEMARK_CA_FILE", ""),
         help="certificate authorities of the controller (PEM), which is then called by TLS",
     )
-    add("--tls", default=env("TIDEMARK_TLS", "false"), help="TLS on listeners: true or false")
+    add(
+        "--tls",
+        default=env("TIDEMARK_TLS", "false"),
+        help="TLS on listeners: true, optional (and plain connections) or false",
+    )
+    add(
+        "--tls-listeners",
+        default=env("TIDEMARK_TLS_LISTENERS", ""),
+        help="names of listeners with TLS only, where --tls is optional",
+    )
     add(
         "--plain-listeners",
         default=env("TIDEMARK_PLAIN_LISTENERS", ""),
@@ -375,7 +418,7 @@ def _listener_authentication(
         if _LISTENER.match(name) is None or value not in {each.value for each in Authentication}:
             parser.error(
                 "--listener-authentication (TIDEMARK_LISTENER_AUTHENTICATION): expected"
-                f" name:none or name:kubernetes, found {entry!r}"
+                f" name:none, name:optional or name:kubernetes, found {entry!r}"
             )
         found[name] = Authentication(value)
     return found
@@ -421,9 +464,8 @@ def broker_configs(settings: BrokerConfig) -> Mapping[str, str]:
     }
     limits = ListenerLimits()
     port = settings.advertised_kafka_port or settings.kafka_port
-    secured = "SSL" if settings.tls.is_enabled else "PLAINTEXT"
-    is_open = settings.authentication is Authentication.NONE
-    protocol = secured if is_open else f"SASL_{secured}"
+    secured = "SSL" if settings.tls.mode is TlsMode.REQUIRED else "PLAINTEXT"
+    protocol = f"SASL_{secured}" if settings.requires_authentication("") else secured
     return defaults | {
         "advertised.listeners": f"{protocol}://{settings.advertised_host}:{port}",
         "auto.create.topics.enable": str(settings.creates_topics).lower(),

@@ -95,7 +95,9 @@ class ConsumerRoutes:
             body.request_timeout_ms,
             user=request.principal.name,
         )
-        base = client_url(self._metadata, self._view.broker_id, request.listener)
+        base = client_url(
+            self._metadata, self._view.broker_id, request.listener, has_tls=request.has_tls
+        )
         path = f"/consumers/{quote(group_id, safe='')}/instances/{quote(name, safe='')}"
         return _json({"instance_id": name, "base_uri": base + path})
 

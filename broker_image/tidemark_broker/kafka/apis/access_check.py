@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from tidemark_protocol.access_messages import Access, ResourceKind, Verb
+from tidemark_protocol.access_messages import ANONYMOUS, Access, ResourceKind, Verb
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.kafka.apis.access_rule import Scope
@@ -106,7 +106,10 @@ def _access(verb: Verb, kind: ResourceKind, name: str) -> Access:
 
 
 class KafkaAccess:
-    """The check of requests that came in by the listeners `checked`."""
+    """The check of requests that came in by the listeners `checked`.
+
+    At those that are `optional` clients without a name are not checked.
+    """
 
     def __init__(
         self,
@@ -114,16 +117,20 @@ class KafkaAccess:
         metadata: MetadataCache,
         *,
         checked: Collection[str],
+        optional: Collection[str],
         creates_topics: bool,
     ) -> None:
         self._authorizer = authorizer
         self._metadata = metadata
         self._checked = frozenset(checked)
+        self._optional = frozenset(optional)
         self._creates_topics = creates_topics
         self._tasks: dict[asyncio.Task[Any], None] = {}
 
     def is_checked(self, request: KafkaRequest) -> bool:
-        return request.listener in self._checked
+        return request.listener in self._checked and not (
+            request.principal is ANONYMOUS and request.listener in self._optional
+        )
 
     async def respond(
         self, api: Api, request: KafkaRequest, requested: Values, respond: RespondLater

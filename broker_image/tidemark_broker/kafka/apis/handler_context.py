@@ -62,6 +62,7 @@ class HandlerContext:
     limits: ListenerLimits = field(default_factory=ListenerLimits)
     authorizer: Authorizer = field(default_factory=Authorizer)
     authenticated: frozenset[str] = frozenset()  # the listeners whose clients have names
+    optional: frozenset[str] = frozenset()  # those of them where clients need none
     handlers: dict[int, ApiHandler] = field(default_factory=dict)
     request_metrics: KafkaRequestMetrics = field(default_factory=KafkaRequestMetrics)
     authenticator: Authenticator | None = None  # None: no listener asks who its clients are
@@ -74,6 +75,7 @@ class HandlerContext:
             self.authorizer,
             self.partitions.metadata,
             checked=self.authenticated,
+            optional=self.optional,
             creates_topics=self.creates_topics,
         )
         self.answering = ResponseWriter(self.access)

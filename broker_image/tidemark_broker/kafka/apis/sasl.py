@@ -72,7 +72,7 @@ class _SaslServer:
 
     def _handshake(self, request: KafkaRequest, mechanism: str) -> Values:
         session = request.session
-        if not session.rules.requires_authentication or self._context.authenticator is None:
+        if not session.can_authenticate or self._context.authenticator is None:
             return {"error": ErrorCode.ILLEGAL_SASL_STATE}
         exchange = new_exchange(mechanism, self._new_nonce)
         if exchange is None or session.mechanism not in ("", mechanism):

@@ -20,6 +20,7 @@ class ListenerRules:
     """
 
     requires_authentication: bool = False
+    may_authenticate: bool = False  # who does not has all rights
     replicas: ReplicaRights = ReplicaRights.ANY
     serves_clients: bool = True
 
@@ -49,6 +50,10 @@ class ClientSession:
     takes_bare_bytes: bool = False
     failure: str = ""
     on_authenticated: Callable[[], None] = field(default=_nothing)
+
+    @property
+    def can_authenticate(self) -> bool:
+        return self.rules.requires_authentication or self.rules.may_authenticate
 
     @property
     def must_authenticate(self) -> bool:

@@ -3,8 +3,7 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
@@ -23,9 +22,12 @@ from tidemark_broker.security.tls import (
     SHUTDOWN_TIMEOUT_SECONDS,
     BrokerTls,
     PeerIdentity,
+    TlsMode,
 )
+from tidemark_broker.security.tls_detection import ClosableServer, TlsDetectingServer
 
 REPLICATION = "@replication"  # a name that no listener of clients can have: nothing is authorised
+PLAIN_REPLICAS = ListenerRules(serves_clients=False)
 CERTIFIED_REPLICAS = ListenerRules(replicas=ReplicaRights.CERTIFIED, serves_clients=False)
 
 
@@ -48,7 +50,7 @@ class SocketServer:
         self.connections: dict[KafkaConnection, None] = {}  # by age
         self.has_metadata = context.partitions.metadata.has_come
         context.partitions.metadata.on_image(self._on_metadata)
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[ClosableServer] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -74,43 +76,54 @@ class SocketServer:
         *,
         listener: str = "",
         rules: ListenerRules = OPEN,
-        is_plain: bool = False,
+        mode: TlsMode = TlsMode.DISABLED,
     ) -> int:
         """Listen on a port (0 asks for a free one) and return it.
 
-        May be called for several ports, each with the name and rules of its listener; one that
-        `is_plain` has no TLS in a pool with it. Raises OSError.
+        May be called for several ports, each with the name and rules of its listener. Raises
+        OSError.
         """
         loop = asyncio.get_running_loop()
-        if self._tls is not None:  # followers have a port where certificates name them
-            rules = replace(rules, replicas=ReplicaRights.NONE)
-        options: dict[str, Any] = {}
-        if self._tls is not None and not is_plain:
-            options = _tls_options(self._tls.clients)
-        server = await loop.create_server(
-            lambda: KafkaConnection(self, listener, rules), host, port, backlog=512, **options
-        )
-        self._servers.append(server)
         if self._sweep_timer is None:
             self._sweep_timer = loop.call_later(self.limits.sweep_seconds, self._sweep)
+
+        def connection() -> KafkaConnection:
+            return KafkaConnection(self, listener, rules)
+
+        if mode is TlsMode.OPTIONAL:
+            tls = self._must_have_tls()
+            listening = _listen(host, port)
+            self._detect(listening, connection, connection, lambda: tls.clients)
+            return int(listening.getsockname()[1])
+        options: dict[str, Any] = {}
+        if mode is TlsMode.REQUIRED:
+            options = _tls_options(self._must_have_tls().clients)
+        server = await loop.create_server(connection, host, port, backlog=512, **options)
+        self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
 
-    async def start_replication(self, host: str, port: int) -> int:
+    async def start_replication(
+        self, host: str, port: int, mode: TlsMode = TlsMode.REQUIRED
+    ) -> int:
         """Listen for replicas of other brokers, by mutual TLS if there is TLS, and return the port.
 
-        Raises OSError.
+        Where TLS is optional, replicas of brokers that have none yet fetch without it. Raises
+        OSError.
         """
         if self._tls is None:
-            return await self.start(
-                host, port, listener=REPLICATION, rules=ListenerRules(serves_clients=False)
+            return await self.start(host, port, listener=REPLICATION, rules=PLAIN_REPLICAS)
+        listening = _listen(host, port)
+        if mode is TlsMode.OPTIONAL:
+            tls = self._tls
+            self._detect(
+                listening,
+                lambda: KafkaConnection(self, REPLICATION, PLAIN_REPLICAS),
+                lambda: KafkaConnection(self, REPLICATION, CERTIFIED_REPLICAS),
+                lambda: tls.peers_in,
             )
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = self._replication_socket = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.setblocking(False)
-        listening.bind((host, port))
-        listening.listen(512)
-        await self.renew_replication()
+        else:
+            self._replication_socket = listening
+            await self.renew_replication()
         return int(listening.getsockname()[1])
 
     async def renew_replication(self) -> None:
@@ -118,7 +131,9 @@ class SocketServer:
 
         Trust cannot be taken back from a context, so another server accepts at the same socket.
         """
-        assert self._tls is not None and self._replication_socket is not None
+        if self._replication_socket is None:  # each connection asks for the context
+            return
+        assert self._tls is not None
         former = self._replication_server
         self._replication_server = await asyncio.get_running_loop().create_server(
             lambda: KafkaConnection(self, REPLICATION, CERTIFIED_REPLICAS),
@@ -128,6 +143,28 @@ class SocketServer:
         )
         if former is not None:
             former.close()
+
+    def _detect(
+        self,
+        listening: socket.socket,
+        plain: Callable[[], KafkaConnection],
+        tls: Callable[[], KafkaConnection],
+        context: Callable[[], ssl.SSLContext],
+    ) -> None:
+        self._servers.append(
+            TlsDetectingServer(
+                listening,
+                plain=plain,
+                tls=tls,
+                context=context,
+                bound=self.unauthenticated_connections,
+                first_byte_seconds=self.limits.authentication_seconds,
+            )
+        )
+
+    def _must_have_tls(self) -> BrokerTls:
+        assert self._tls is not None, "a listener with TLS needs a certificate"
+        return self._tls
 
     async def stop(self) -> None:
         if self._sweep_timer is not None:
@@ -160,6 +197,20 @@ class SocketServer:
             connection.close_if_idle(loop.time() - self.limits.idle_seconds)
         self.violations.sweep()
         self._sweep_timer = loop.call_later(self.limits.sweep_seconds, self._sweep)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setblocking(False)
+        listening.bind((host, port))
+        listening.listen(512)
+    except OSError:
+        listening.close()
+        raise
+    return listening
 
 
 def _tls_options(context: ssl.SSLContext) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from tidemark_broker.http.server import HttpTls, serve
+from tidemark_broker.kafka.network.client_session import ListenerRules
+from tidemark_broker.kafka.network.replica_rights import ReplicaRights
 from tidemark_broker.kafka.network.socket_server import SocketServer
 from tidemark_broker.kafka_wire.messages.fetch import (
     FetchRequest,
@@ -16,7 +18,8 @@ from tidemark_broker.kafka_wire.messages.fetch import (
 )
 from tidemark_broker.security.certificate_renewal import CertificateRenewal
 from tidemark_broker.security.private_key import PrivateKey
-from tidemark_broker.security.tls import BrokerTls, TrustedFile
+from tidemark_broker.security.tls import BrokerTls, TlsMode, TrustedFile
+from tidemark_broker.server.config import TlsSettings
 from tidemark_chaos.environments.processes import PortRange
 from tidemark_operator.security.certificate_authority import CertificateSubject
 from tidemark_protocol.access_messages import SignCertificateResponse
@@ -34,6 +37,7 @@ from tests.unit.broker.http.fake_broker import fake_broker
 
 LEADER = BrokerId(1)
 SUBJECT = CertificateSubject(("a",))
+FOR_CLIENTS = ListenerRules(replicas=ReplicaRights.NONE)
 
 
 def fetch_as(replica_id: int) -> bytes:
@@ -60,8 +64,12 @@ class Server:
         self.client_port = self.plain_port = self.peer_port = 0
 
     async def start(self) -> None:
-        self.client_port = await self.listener.start("127.0.0.1", 0)
-        self.plain_port = await self.listener.start("127.0.0.1", 0, listener="old", is_plain=True)
+        self.client_port = await self.listener.start(
+            "127.0.0.1", 0, rules=FOR_CLIENTS, mode=TlsMode.REQUIRED
+        )
+        self.plain_port = await self.listener.start(
+            "127.0.0.1", 0, listener="old", rules=FOR_CLIENTS
+        )
         self.peer_port = await self.listener.start_replication("127.0.0.1", 0)
 
 
@@ -298,6 +306,7 @@ def test_file_of_authorities_is_read_again(tmp_path: Path) -> None:
 def test_http_port_has_tls_and_named_listeners_may_be_plain() -> None:
     pool = TestPool()
     context = ssl.create_default_context(cadata=pool.authority.certificate_pem)
+    settings = TlsSettings(mode=TlsMode.REQUIRED, plain_listeners=frozenset({"old"}))
     request = b"GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
 
     async def answer(port: int, context: ssl.SSLContext | None) -> bytes:
@@ -323,7 +332,7 @@ def test_http_port_has_tls_and_named_listeners_may_be_plain() -> None:
                     listeners={ports.first + 1: "safe", ports.first + 2: "old"},
                     stop=stop,
                     on_listening=listening.set_result,
-                    tls=HttpTls(pool.broker(1).clients, frozenset({"old"})),
+                    tls=HttpTls(pool.broker(1).clients, settings.of),
                 )
             )
             await listening
