@@ -26,6 +26,12 @@ from tests.support.waiting import wait_for
 log = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parents[2]
+# Of a pool whose test is not about security; a pool that does not say so is closed.
+OPEN = {"tls": {"mode": "Disabled"}, "authentication": "none"}
+OPEN_VALUES = (
+    "defaultPool.security.tls.mode=Disabled",
+    "defaultPool.security.authentication=none",
+)
 OPERATOR_NAMESPACE = "tidemark-system"
 LOAD_IMAGE = "tidemark/broker:dev"
 SIGNAL_BROKER = """
@@ -124,10 +130,13 @@ class KubeCluster:
         return [command, *arguments, "-n", self.namespace]
 
     def install_chart(self, *values: str) -> None:
-        """Renews what is there: new CRDs, new images under the same tag."""
-        words = [word for each in values for word in ("--set", each)]
-        size = ("--set", "defaultPool.storage.size=1Gi")
-        ended = self.run("hack/deploy", *size, *words, timeout_s=300)
+        """Renews what is there: new CRDs, new images under the same tag.
+
+        The default pool is open, unless `values` say otherwise.
+        """
+        given = ("defaultPool.storage.size=1Gi", *OPEN_VALUES, *values)
+        words = [word for each in given for word in ("--set", each)]
+        ended = self.run("hack/deploy", *words, timeout_s=300)
         if ended.code != 0:
             raise CommandFailed(f"hack/deploy: {ended.err.strip()}")
 
@@ -135,6 +144,15 @@ class KubeCluster:
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
         metadata = {"name": self.namespace, "labels": labels}
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+
+    def make_client(self, name: str) -> None:
+        """A ServiceAccount that may write and read all topics."""
+        self.kubectl("create", "serviceaccount", name)
+        for role in ("tidemark-producer", "tidemark-consumer"):
+            self.kubectl(
+                *("create", "rolebinding", f"{name}-{role}", f"--clusterrole={role}"),
+                f"--serviceaccount={self.namespace}:{name}",
+            )
 
     def delete_namespace(self) -> None:
         self.kubectl("delete", "namespace", self.namespace, "--wait=false")
@@ -277,9 +295,15 @@ class KubeCluster:
     # Load.
 
     @contextmanager
-    def load(self, topic: str, run: str, *, pool: str = "default") -> Iterator["Load"]:
-        """A producer with acks=all and a consumer, in a pod of their own."""
-        load = Load(self, f"load-{run}", topic, f"http://{pool}-bootstrap:8080")
+    def load(
+        self, topic: str, run: str, *, pool: str = "default", client: str = ""
+    ) -> Iterator["Load"]:
+        """A producer with acks=all and a consumer, in a pod of their own.
+
+        With the name of a ServiceAccount as `client` they use TLS and its token.
+        """
+        scheme = "https" if client else "http"
+        load = Load(self, f"load-{run}", topic, f"{scheme}://{pool}-bootstrap:8080", client, pool)
         load.start()
         try:
             yield load
@@ -303,8 +327,12 @@ class KubeCluster:
 
 
 class Load:
-    def __init__(self, cluster: KubeCluster, pod: str, topic: str, server: str) -> None:
+    def __init__(
+        self, cluster: KubeCluster, pod: str, topic: str, server: str, client: str, pool: str
+    ) -> None:
         self._cluster = cluster
+        self._client = client
+        self._pool = pool
         self.pod = pod
         self._topic = topic
         self._server = server
@@ -317,7 +345,7 @@ class Load:
             " --until-file /tmp/stop --out /tmp/events; sleep 0.3; done;"
             " touch /tmp/ended; sleep 600"
         )
-        container = {
+        container: dict[str, Any] = {
             "name": "load",
             "image": LOAD_IMAGE,
             "imagePullPolicy": "IfNotPresent",
@@ -330,12 +358,16 @@ class Load:
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
         }
-        spec = {
+        spec: dict[str, Any] = {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "terminationGracePeriodSeconds": 1,
             "containers": [container],
         }
+        if self._client:
+            container |= client_settings()
+            spec["serviceAccountName"] = self._client
+            spec["volumes"] = client_volumes(self._cluster.namespace, self._pool)
         metadata = {"name": self.pod, "namespace": self._cluster.namespace}
         self._cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
         self._cluster.until(lambda: self.acknowledged() > 50, "the load runs", timeout_s=60)
@@ -370,6 +402,32 @@ class Load:
         acknowledged = report.verdict.acknowledged
         log.info(f"acknowledged {acknowledged}, write gap {report.write_gap_ms:.0f} ms")
         return report
+
+
+def client_settings() -> dict[str, Any]:
+    """The part of a container with the command line that uses TLS and a token."""
+    return {
+        "env": [
+            {"name": "TIDEMARK_CA_FILE", "value": "/etc/tidemark/trust/ca.crt"},
+            {"name": "TIDEMARK_TOKEN_FILE", "value": "/var/run/secrets/tidemark/token"},
+        ],
+        "volumeMounts": [
+            {"name": "trust", "mountPath": "/etc/tidemark/trust", "readOnly": True},
+            {"name": "token", "mountPath": "/var/run/secrets/tidemark", "readOnly": True},
+        ],
+    }
+
+
+def client_volumes(namespace: str, pool: str) -> list[dict[str, Any]]:
+    token = {
+        "path": "token",
+        "audience": f"tidemark/{namespace}/{pool}",
+        "expirationSeconds": 3600,
+    }
+    return [
+        {"name": "trust", "configMap": {"name": f"{pool}-trust"}},
+        {"name": "token", "projected": {"sources": [{"serviceAccountToken": token}]}},
+    ]
 
 
 def manifest(path: str) -> dict[str, Any]:

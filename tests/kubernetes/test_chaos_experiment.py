@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.kubernetes.kube_cluster import ON_KUBERNETES, ROOT, KubeCluster
+from tests.kubernetes.kube_cluster import ON_KUBERNETES, OPEN, ROOT, KubeCluster
 
 pytestmark = [*ON_KUBERNETES, pytest.mark.timeout(240)]
 
@@ -20,7 +20,7 @@ POOL = {
     "apiVersion": "tidemark.dev/v1alpha1",
     "kind": "BrokerPool",
     "metadata": {"name": "default"},
-    "spec": {"replicas": 3, "storage": {"size": "1Gi"}},
+    "spec": {"replicas": 3, "storage": {"size": "1Gi"}, "security": OPEN},
 }
 WORKLOAD = {
     "partitions": 2,

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.kubernetes.kube_cluster import ON_KUBERNETES, KubeCluster, topic
+from tests.kubernetes.kube_cluster import ON_KUBERNETES, OPEN, KubeCluster, topic
 
 pytestmark = [
     *ON_KUBERNETES,
@@ -24,6 +24,7 @@ POOL = {
     "spec": {
         "replicas": 3,
         "storage": {"size": "1Gi"},
+        "security": OPEN,
         "listeners": [
             {"name": "outside", "type": "NodePort"},
             {"name": "web", "type": "NodePort", "protocol": "HTTP", "port": 8081},

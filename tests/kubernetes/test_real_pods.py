@@ -17,7 +17,7 @@ from urllib.parse import urljoin
 import pytest
 from tidemark_operator.api.schemas import apply_defaults, validate
 
-from tests.kubernetes.kube_cluster import ON_KUBERNETES, KubeCluster, manifest, now, topic
+from tests.kubernetes.kube_cluster import ON_KUBERNETES, OPEN, KubeCluster, manifest, now, topic
 
 log = logging.getLogger(__name__)
 
@@ -303,7 +303,7 @@ def test_replicas_stand_on_distinct_racks(cluster: KubeCluster, orders: float) -
             "apiVersion": "tidemark.dev/v1alpha1",
             "kind": "BrokerPool",
             "metadata": {"name": "racked", "namespace": cluster.namespace},
-            "spec": {"replicas": 3, "rackKey": "kubernetes.io/hostname"},
+            "spec": {"replicas": 3, "rackKey": "kubernetes.io/hostname", "security": OPEN},
         }
     )
     cluster.apply(topic("spread", brokerPool="racked", replicationFactor=2, partitions=3))

@@ -8,6 +8,7 @@ import pytest
 
 from tests.kubernetes.kube_cluster import (
     ON_KUBERNETES,
+    OPEN,
     OPERATOR_NAMESPACE,
     CommandFailed,
     KubeCluster,
@@ -26,7 +27,7 @@ POOL = {
     "spec": {
         "replicas": 3,
         "storage": {"size": "1Gi"},
-        "security": {"tls": {"mode": "Required"}},
+        "security": {"tls": {"mode": "Required"}, "authentication": "none"},
     },
 }
 SERVER = "https://default-bootstrap:8080"
@@ -86,6 +87,6 @@ def test_killed_broker_gets_another_certificate(cluster: KubeCluster) -> None:
     cluster.until_back(1, previous, "orders")
 
 
-def test_tls_cannot_be_changed(cluster: KubeCluster) -> None:
-    plain = POOL | {"spec": {"replicas": 3, "storage": {"size": "1Gi"}}}
-    assert "cannot be changed" in cluster.rejection(plain)
+def test_tls_cannot_be_disabled_in_one_step(cluster: KubeCluster) -> None:
+    plain = POOL | {"spec": {"replicas": 3, "storage": {"size": "1Gi"}, "security": OPEN}}
+    assert "set Optional first" in cluster.rejection(plain)

@@ -1,25 +1,30 @@
-"""Pods of the former release are replaced by those of this tree, under load."""
+"""A pool of the former release is upgraded and then closed, step by step, under load."""
 
+import json
 import logging
 import uuid
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.kubernetes.kube_cluster import (
     ON_KUBERNETES,
+    OPEN,
     OPERATOR_NAMESPACE,
     ROOT,
+    CommandFailed,
     KubeCluster,
     manifest,
+    topic,
 )
 from tests.support.releases import unpack_previous_release
 
 log = logging.getLogger(__name__)
 
-pytestmark = [*ON_KUBERNETES, pytest.mark.timeout(600)]
+pytestmark = [*ON_KUBERNETES, pytest.mark.timeout(1200)]
 
 PARTS = ("operator", "broker")
 FORMER = "former"  # the tag of the former release's images
@@ -77,11 +82,42 @@ def images_of_brokers(cluster: KubeCluster) -> set[str]:
     return {container["image"] for pod in pods for container in pod["spec"]["containers"]}
 
 
+def securities(cluster: KubeCluster) -> tuple[Any, Any]:
+    """What the spec says, and what brokers have."""
+    pool = cluster.must_get("brokerpool", "default")
+    return pool["spec"].get("security"), pool["status"].get("security")
+
+
+def until_rolled(cluster: KubeCluster, security: dict[str, Any], what: str) -> None:
+    def is_rolled() -> bool:
+        status = cluster.must_get("brokerpool", "default")["status"]
+        rolled = status.get("updatedBrokers") == 3 == status.get("activeBrokers")
+        return rolled and status.get("security") == security
+
+    cluster.until(is_rolled, what, timeout_s=300)
+
+
+def set_security(cluster: KubeCluster, mode: str, authentication: str) -> dict[str, Any]:
+    security = {"tls": {"mode": mode}, "authentication": authentication}
+    cluster.kubectl(
+        *("patch", "brokerpool", "default", "--type=merge", "-p"),
+        json.dumps({"spec": {"security": security}}),
+    )
+    return security
+
+
+def pool_with(cluster: KubeCluster, security: dict[str, Any]) -> dict[str, Any]:
+    pool = cluster.must_get("brokerpool", "default")
+    metadata = {"name": "default", "namespace": cluster.namespace}
+    spec = {**pool["spec"], "security": security}
+    return {**pool, "metadata": metadata, "spec": spec, "status": {}}
+
+
 def is_replaced(cluster: KubeCluster, broker_id: int, previous_epoch: int) -> bool:
     return cluster.broker_epoch(broker_id) > previous_epoch
 
 
-def test_a_pool_of_the_former_release_is_upgraded_under_load(
+def test_pool_of_former_release_is_upgraded_and_closed_under_load(
     cluster: KubeCluster, tmp_path: Path
 ) -> None:
     previous = unpack_previous_release(tmp_path / "former")
@@ -108,7 +144,33 @@ def test_a_pool_of_the_former_release_is_upgraded_under_load(
             )
         cluster.until_in_sync("orders", timeout_s=60)
         load.goes_on()
-        report = load.clean_verdict()
+        assert images_of_brokers(cluster) == {f"tidemark/broker:{PRESENT}"}
+        # The upgrade has not changed what the pool's ports accept, and says so.
+        assert securities(cluster) == (OPEN, OPEN)
+        assert cluster.condition("brokerpool", "default", "Closed")["reason"] == "Open"
+        jump = {"tls": {"mode": "Required"}, "authentication": "kubernetes"}
+        assert "set Optional first" in cluster.rejection(pool_with(cluster, jump))
 
-    assert images_of_brokers(cluster) == {f"tidemark/broker:{PRESENT}"}
-    log.info(f"upgraded with a write gap of {report.write_gap_ms:.0f} ms")
+        migrating = set_security(cluster, "Optional", "optional")
+        until_rolled(cluster, migrating, "all brokers accept both")
+        cluster.until_in_sync("orders", timeout_s=60)
+        load.goes_on()
+        report = load.clean_verdict()
+    log.info(f"upgraded and opened for both with a write gap of {report.write_gap_ms:.0f} ms")
+
+    cluster.make_client("shop")
+    cluster.apply(topic("moved", partitions=3, replicationFactor=3))
+    cluster.wait_ready("moved")
+    with cluster.load("moved", "closing", client="shop") as load:
+        closed = set_security(cluster, "Required", "kubernetes")
+        until_rolled(cluster, closed, "all brokers are closed")
+        cluster.until_in_sync("moved", timeout_s=60)
+        load.goes_on()
+        report = load.clean_verdict()
+    log.info(f"closed with a write gap of {report.write_gap_ms:.0f} ms")
+    assert cluster.condition("brokerpool", "default", "Closed")["status"] == "True"
+    with pytest.raises(CommandFailed):
+        cluster.kubectl(
+            *("exec", "default-0", "--", "tidemark", "topics", "list"),
+            *("--server", "http://default-bootstrap:8080"),
+        )

@@ -11,6 +11,7 @@ from tidemark_client.client import ClientSettings, TidemarkClient
 from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed, not_found
 from tidemark_client.idempotent_producer import partition_of_key
 from tidemark_client.leader_lookup import NoResponse, UnknownTopic
+from tidemark_client.metadata import TopicView
 from tidemark_client.outcomes import Acknowledged, Rejected
 from tidemark_client.targets import find_brokers, find_target
 
@@ -22,6 +23,8 @@ from tidemark_cli.record_options import RecordOptions, add_record_arguments, rec
 HELP = "write records: arguments, files, or lines of stdin"
 STDIN = "-"
 NO_PARTITION = -1  # of a record that was refused before it had one
+FIRST_RESPONSE_SECONDS = 5.0
+FIRST_RESPONSE_PAUSE_SECONDS = 0.2
 
 Piece = bytes | TooLarge
 
@@ -145,7 +148,7 @@ async def partition_count(client: TidemarkClient, arguments: argparse.Namespace)
     Raises CommandFailed, also for a partition that does not exist.
     """
     try:
-        view = await client.topic(arguments.topic)
+        view = await _first_response(client, arguments.topic)
     except UnknownTopic as error:
         raise not_found(
             "Topic",
@@ -168,6 +171,23 @@ async def partition_count(client: TidemarkClient, arguments: argparse.Namespace)
             to_do="choose one of them, or remove -p",
         )
     return count
+
+
+async def _first_response(client: TidemarkClient, topic: str) -> TopicView:
+    """Ask for the topic; again while no broker responds, for a moment, as Kafka clients do.
+
+    A Service has no address until a broker is ready and the node's proxy knows it. Raises
+    UnknownTopic, NoResponse.
+    """
+    loop = asyncio.get_running_loop()
+    ends_s = loop.time() + FIRST_RESPONSE_SECONDS
+    while True:
+        try:
+            return await client.topic(topic)
+        except NoResponse:
+            if loop.time() >= ends_s:
+                raise
+        await asyncio.sleep(FIRST_RESPONSE_PAUSE_SECONDS)
 
 
 async def _topics_of_all_pools(

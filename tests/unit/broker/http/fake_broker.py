@@ -263,7 +263,7 @@ class Client:
         async def send(message: Any) -> None:
             sent.append(message)
 
-        scope = {
+        scope: dict[str, Any] = {
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
