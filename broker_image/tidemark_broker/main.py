@@ -116,6 +116,7 @@ class _Http:
                 group_counts=broker.groups.counts,
                 group_offsets=broker.groups.offsets,
                 kafka_requests=broker.request_metrics,
+                client_connections=broker.client_connections,
                 crc_failures=broker.partitions.corrupt.crc_failures,
                 rack=broker.settings.rack,
                 metrics_profile=broker.settings.metrics_profile,

@@ -99,6 +99,7 @@ class KafkaTestClient:
             authenticator=None if ask is None else authenticator_by(ask),
             authorizer=authorizer or Authorizer(),
             authenticated=frozenset({""} if authorizer else ()),
+            optional=frozenset({""} if rules.may_authenticate else ()),
         )
         self._rules = rules
         self.listener = SocketServer(self.context)

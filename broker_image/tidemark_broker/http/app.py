@@ -16,7 +16,7 @@ from typing import Any
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.http.admission import Admission, HttpQuotas
-from tidemark_broker.http.authentication import HttpAuthentication
+from tidemark_broker.http.authentication import OPEN_PATHS, HttpAuthentication
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.consumers.routes import ConsumerRoutes
 from tidemark_broker.http.fetch import FetchRoute
@@ -25,7 +25,7 @@ from tidemark_broker.http.health import HealthRoutes
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem
 from tidemark_broker.http.produce import ProduceRoute
-from tidemark_broker.http.request import Request
+from tidemark_broker.http.request import Request, count_use
 from tidemark_broker.http.request_metrics import RequestMetrics
 from tidemark_broker.http.response import (
     AnyResponse,
@@ -146,6 +146,8 @@ class HttpServer:
             if self._authentication is not None:
                 expires_at_s = await self._authentication.authenticate(scope)
                 request = Request(scope, receive)
+            if scope["path"] not in OPEN_PATHS:
+                count_use(scope, self._view.client_connections)
             if route.is_limited:
                 if route.is_produce:
                     body_bytes = request.body_bytes_at_most(self._limits)
@@ -210,6 +212,8 @@ class HttpServer:
         try:
             if self._authentication is not None:
                 await self._authentication.authenticate(scope)
+            if scope["path"] not in OPEN_PATHS:
+                count_use(scope, self._view.client_connections)
             if self._api is None:
                 # Shielded: one client that leaves does not end the loading for the others.
                 self._api = await asyncio.shield(self.load_api())

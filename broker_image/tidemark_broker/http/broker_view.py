@@ -20,6 +20,7 @@ from tidemark_broker.metrics.broker_metrics import CrcFailures, MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.security.authenticator import Authenticator
+from tidemark_broker.security.client_connections import ClientConnections
 from tidemark_broker.security.peer_addresses import PLAIN, PeerAddresses
 
 
@@ -45,6 +46,7 @@ class BrokerView:
     group_counts: GroupCounters = field(default_factory=GroupCounters)
     group_offsets: Callable[[int], tuple[GroupOffset, ...]] = lambda _: ()  # at most so many
     kafka_requests: KafkaRequestMetrics = field(default_factory=KafkaRequestMetrics)
+    client_connections: ClientConnections = field(default_factory=ClientConnections)
     # Shared with all that check batches, so that /metrics counts every failure.
     crc_failures: CrcFailures = field(default_factory=CrcFailures)
     rack: str = ""

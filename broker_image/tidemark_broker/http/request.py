@@ -10,11 +10,13 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem, Outcome
 from tidemark_broker.http.response import ClientGone, Receive, Scope
+from tidemark_broker.security.client_connections import ClientConnections, CountedConnection
 
 FORWARDED_BY = b"tidemark-forwarded-by"
 CLIENT_ID = b"tidemark-client-id"
 AUTHORIZATION = b"authorization"
 LISTENER = "tidemark.listener"  # of the scope: the named listener that the connection came in by
+CONNECTION = "tidemark.connection"  # of the scope: the CountedConnection
 PRINCIPAL = "tidemark.principal"  # of the scope: who sent the request (http/authentication.py)
 
 
@@ -32,6 +34,14 @@ def authorization_of(scope: Scope) -> bytes:
     """Return the header Authorization, or b"" if it is not there exactly once."""
     found = [value for name, value in scope["headers"] if name == AUTHORIZATION]
     return bytes(found[0]) if len(found) == 1 else b""
+
+
+def count_use(scope: Scope, connections: ClientConnections) -> None:
+    """Count the connection of a request, unless another broker forwarded it for its client."""
+    counted: CountedConnection | None = scope.get(CONNECTION)
+    if counted is None or any(name == FORWARDED_BY for name, _ in scope["headers"]):
+        return
+    counted.used(connections, is_authenticated=PRINCIPAL in scope)
 
 
 class Request:

@@ -16,14 +16,16 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tidemark_broker.http.limits import ServerLimits
-from tidemark_broker.http.request import LISTENER
+from tidemark_broker.http.request import CONNECTION, LISTENER
 from tidemark_broker.http.response import AsgiApp, Scope
 from tidemark_broker.kafka.network.limits import ListenerLimits
 from tidemark_broker.kafka.network.unauthenticated_connections import UnauthenticatedConnections
+from tidemark_broker.security.client_connections import CountedConnection
 from tidemark_broker.security.tls import TlsMode
 from tidemark_broker.security.tls_detection import TlsDetectingServer
 
 DEFAULT_LIMITS = ServerLimits()
+HTTP_LISTENER = "http"  # the name of the pool's own, which no other listener can have
 
 
 def _required(listener: str) -> TlsMode:
@@ -99,6 +101,10 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         stream = cast(asyncio.Transport, transport)
         super().connection_made(stream)
         self._listener = "" if self.server is None else self.listeners.get(self.server[1] or 0, "")
+        self._counted = CountedConnection(
+            self._listener or HTTP_LISTENER,
+            has_tls=stream.get_extra_info("ssl_object") is not None,
+        )
         self._head_bytes = 0
         self._head_since: float | None = self.loop.time()  # None while no head is awaited
         self._stall_timer: asyncio.TimerHandle | None = None
@@ -112,6 +118,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         for timer in (self._stall_timer, self._head_timer):
             if timer is not None:
                 timer.cancel()
+        self._counted.end()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -125,8 +132,10 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._head_since = self.loop.time()
         super().on_message_begin()
+        scope = cast(Scope, self.scope)
+        scope[CONNECTION] = self._counted
         if self._listener:
-            cast(Scope, self.scope)[LISTENER] = self._listener
+            scope[LISTENER] = self._listener
 
     def on_headers_complete(self) -> None:
         self._head_since = None

@@ -56,6 +56,7 @@ from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.security.authenticator import Authenticator
 from tidemark_broker.security.authorizer import Authorizer
 from tidemark_broker.security.certificate_renewal import CertificateRenewal
+from tidemark_broker.security.client_connections import ClientConnections
 from tidemark_broker.security.peer_addresses import PeerAddresses
 from tidemark_broker.security.tls import TlsMode
 from tidemark_broker.server.background.checkpointing import CheckpointWriter
@@ -199,6 +200,7 @@ class BrokerServer(PartitionObserver):
         self._tls = environment.tls
         self._renewal = self._new_renewal(environment)
         self.request_metrics = KafkaRequestMetrics()
+        self.client_connections = ClientConnections()
         self._fetches = FollowerFetchHandler(self.partitions, scheduler=self._loop)
         self._stop = asyncio.Event()  # an end was asked for, in whatever way
         self._hurry = asyncio.Event()
@@ -442,6 +444,7 @@ class BrokerServer(PartitionObserver):
             broker_configs=broker_configs(self.settings),
             processing_clock_s=self._environment.processing_clock_s,
             request_metrics=self.request_metrics,
+            client_connections=self.client_connections,
             authenticator=self.authenticator,
             authorizer=self.authorizer,
             authenticated=self.settings.authenticated_listeners,

@@ -20,6 +20,7 @@ from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.security.authenticator import Authenticator
 from tidemark_broker.security.authorizer import Authorizer
+from tidemark_broker.security.client_connections import ClientConnections
 from tidemark_broker.security.tls import BrokerTls, TrustedFile
 from tidemark_broker.server.config import BrokerConfig
 
@@ -35,6 +36,7 @@ class HttpBackend(Protocol):
     producer_ids: ProducerIdManager
     authorizer: Authorizer
     request_metrics: KafkaRequestMetrics
+    client_connections: ClientConnections
     authenticator: Authenticator | None
 
     def is_ready(self) -> tuple[bool, str]:

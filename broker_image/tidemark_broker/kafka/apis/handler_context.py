@@ -22,6 +22,7 @@ from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.security.authenticator import Authenticator
 from tidemark_broker.security.authorizer import Authorizer
+from tidemark_broker.security.client_connections import ClientConnections
 
 
 def no_time() -> float:
@@ -65,6 +66,7 @@ class HandlerContext:
     optional: frozenset[str] = frozenset()  # those of them where clients need none
     handlers: dict[int, ApiHandler] = field(default_factory=dict)
     request_metrics: KafkaRequestMetrics = field(default_factory=KafkaRequestMetrics)
+    client_connections: ClientConnections = field(default_factory=ClientConnections)
     authenticator: Authenticator | None = None  # None: no listener asks who its clients are
     access: KafkaAccess = field(init=False)
     answering: ResponseWriter = field(init=False)

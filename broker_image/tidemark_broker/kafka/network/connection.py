@@ -46,12 +46,14 @@ from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame, Reade
 from tidemark_broker.kafka_wire.messages.sasl import BARE_VERSION
 from tidemark_broker.quota_manager import ClientQuotaManager, QuotaType
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler, FollowerSession
+from tidemark_broker.security.client_connections import ClientConnections, CountedConnection
 from tidemark_broker.security.tls import PeerIdentity
 
 # What a decoded request may hold more than its frame while its answer waits: many small fields of
 # a Fetch become objects, of which a frame has at most MAX_ELEMENTS (kafka_wire/messages/schema.py).
 DECODED_FACTOR = 16
 MAX_DECODED_BYTES = 48 * 1024 * 1024
+KAFKA_LISTENER = "kafka"  # the name of the pool's own, which no other listener can have
 _NOTHING = Reader(b"")
 _NO_ERRORS: list[int] = []
 # All else waits, unread, for this broker's first metadata, as without it no topic is known (0058).
@@ -67,6 +69,7 @@ _log = logging.getLogger(__name__)
 
 
 class ConnectionOwner(Protocol):
+    client_connections: ClientConnections
     connections: "dict[KafkaConnection, None]"
     has_metadata: bool
     limits: ListenerLimits
@@ -166,6 +169,7 @@ class KafkaConnection(asyncio.Protocol):
         self._identity_timer: Timer | None = None  # until the client's certificate ends
         self._is_over_limit = False  # above the limit of connections
         self._is_known = False  # something whole has come
+        self._counted = CountedConnection(listener or KAFKA_LISTENER, has_tls=False)
         self._client_host = ""
         self._loop = asyncio.get_running_loop()
         self._clock_s = owner.processing_clock_s
@@ -184,6 +188,7 @@ class KafkaConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self._client_host = str(peer[0]) if peer else ""
+        self._counted.has_tls = transport.get_extra_info("ssl_object") is not None
         if self._session.must_authenticate:
             self._owner.unauthenticated_connections.join(self)
             self._session_timer = self._loop.call_later(
@@ -223,6 +228,7 @@ class KafkaConnection(asyncio.Protocol):
         self._memory.forget(self)
         self._owner.over_limit_connections.forget(self)
         self._owner.unauthenticated_connections.forget(self)
+        self._counted.end()
         for timer in (self._throttle_timer, self._session_timer, self._identity_timer):
             if timer is not None:
                 timer.cancel()
@@ -316,6 +322,10 @@ class KafkaConnection(asyncio.Protocol):
             return f"API key {api_key}: the authentication has expired"
         return ""
 
+    def _is_use(self, api_key: int) -> bool:
+        """Return whether such a request is a client's use of the connection."""
+        return self._session.rules.serves_clients and api_key not in _BEFORE_AUTHENTICATION
+
     def _is_full(self) -> bool:
         """Return whether there are as many connections as allowed, unauthenticated ones aside."""
         count = len(self._owner.connections) - len(self._owner.unauthenticated_connections)
@@ -324,6 +334,7 @@ class KafkaConnection(asyncio.Protocol):
     def _on_authenticated(self) -> None:
         """Serve the client from now on, until its authentication is over."""
         self._owner.unauthenticated_connections.forget(self)
+        self._counted.used(self._owner.client_connections, is_authenticated=True)
         count = len(self._owner.connections) - len(self._owner.unauthenticated_connections)
         if count > self._limits.connections:
             self.reject("too many connections", f"{self._limits.connections} connections are open")
@@ -477,6 +488,8 @@ class KafkaConnection(asyncio.Protocol):
                 f"API key {header.api_key} version {header.api_version}: not supported"
             )
         work.api_key = header.api_key
+        if not self._counted.is_counted and self._is_use(header.api_key):
+            self._counted.used(self._owner.client_connections, is_authenticated=False)
         supported = handler.supported
         is_known = supported.min_version <= header.api_version <= supported.max_version
         if not is_known and not is_bare and header.api_key != API_VERSIONS:

@@ -39,6 +39,7 @@ class SocketServer:
         self._tls = tls
         self._replication_socket: socket.socket | None = None
         self._replication_server: asyncio.Server | None = None
+        self.client_connections = context.client_connections
         self.limits = context.limits
         self.memory = context.memory
         self.over_limit_connections = OverLimitConnections(context.limits, context.scheduler)

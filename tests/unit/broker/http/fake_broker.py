@@ -36,6 +36,7 @@ from tidemark_broker.replication.results import (
 )
 from tidemark_broker.security.authenticator import Authenticator
 from tidemark_broker.security.authorizer import Authorizer
+from tidemark_broker.security.client_connections import ClientConnections
 from tidemark_protocol.access_messages import ANONYMOUS, Principal
 from tidemark_protocol.controller_messages import (
     BrokerState,
@@ -336,6 +337,8 @@ def fake_broker(
     allocate: AskForBlock = no_producer_ids,
     authenticator: Authenticator | None = None,
     authorizer: Authorizer | None = None,  # of its listener, whose clients have names
+    is_optional: bool = False,  # whether they need none
+    client_connections: ClientConnections | None = None,
 ) -> FakeBroker:
     """`leaders`: the leader of each partition of the topic `orders` (-1: none); states of others,
     up to `partition_count`, are hidden."""
@@ -355,9 +358,14 @@ def fake_broker(
         fsyncs=lambda: 17,
         groups=groups,
         authenticator=authenticator,
-        requires_authentication=lambda listener: listener != "open",
+        requires_authentication=lambda listener: listener != "open" and not is_optional,
+        may_authenticate=lambda listener: listener != "open" and is_optional,
+        client_connections=client_connections or ClientConnections(),
         access=HttpAccess(
-            authorizer or Authorizer(), partitions.metadata, checked={""} if authorizer else ()
+            authorizer or Authorizer(),
+            partitions.metadata,
+            checked={""} if authorizer else (),
+            optional={""} if is_optional else (),
         ),
     )
     app = create_app(view, limits=limits or HttpLimits(), clock_ms=lambda: NOW_MS)

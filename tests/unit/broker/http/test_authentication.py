@@ -11,6 +11,7 @@ from tidemark_broker.security import authenticator as module
 from tidemark_protocol.access_messages import Principal, ReviewTokenResponse
 from tidemark_protocol.error_codes import ErrorCode
 
+from tests.support.access import Reviews
 from tests.support.kafka_test_client import authenticator_by
 from tests.support.waiting import HANG_SECONDS
 from tests.unit.broker.http.consumers.test_consumers import ForgottenConsumer
@@ -97,6 +98,26 @@ def test_each_route_needs_a_token(method: str, target: str) -> None:
             assert json.loads(response.body)["error"] == "SASL_AUTHENTICATION_FAILED"
 
     closed(scenario)
+
+
+def test_optional_authentication_authorises_clients_with_a_token_alone() -> None:
+    reviews = Reviews()
+
+    async def main() -> None:
+        broker = fake_broker(
+            authenticator=authenticator_by(controller),
+            authorizer=reviews.authorizer(),
+            is_optional=True,
+        )
+        target = "/topics/orders/partitions/0"
+        assert (await asked(broker, "POST", target, "", RECORDS)).status == 200
+        assert (await asked(broker, "POST", target, "Basic YTpi", RECORDS)).status == 200
+        assert (await asked(broker, "POST", target, "Bearer wrong", RECORDS)).status == 401
+        assert (await asked(broker, "POST", target, "Bearer alice", RECORDS)).status == 403
+        assert (await asked(broker, "GET", "/topics/orders", "Bearer alice")).status == 403
+        assert (await asked(broker, "GET", "/topics/orders")).status == 200
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("target", ["/healthz", "/readyz", "/healthy", "/ready", "/metrics"])

@@ -17,6 +17,7 @@ from tidemark_broker.kafka_wire.messages.fetch import (
     decode_fetch_response,
     encode_fetch_request,
 )
+from tidemark_broker.security.client_connections import ClientConnections, ConnectionKind
 from tidemark_broker.security.tls import TlsMode
 from tidemark_chaos.environments.processes import PortRange
 from tidemark_protocol.certificate_names import broker_certificate_name
@@ -30,6 +31,7 @@ from tests.unit.broker.http.fake_broker import fake_broker
 
 # ApiVersions 0 with correlation id 7 and no client id.
 API_VERSIONS = bytes.fromhex("0000000a 0012 0000 00000007 ffff".replace(" ", ""))
+GET_BROKERS = b"GET /brokers HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
 GET = b"GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
 
 
@@ -235,22 +237,26 @@ def test_http_port_serves_plain_and_tls(new_loop: Callable[[], asyncio.AbstractE
     pool = TestPool()
     tls = HttpTls(pool.broker(1).clients, lambda _: TlsMode.OPTIONAL)
 
-    async def answer(port: int, context: ssl.SSLContext | None, size: int) -> bytes:
+    async def answer(
+        port: int, context: ssl.SSLContext | None, size: int, *, request: bytes = GET
+    ) -> bytes:
         reader, writer = await connect(port, context)
-        writer.write(GET[:size])
+        writer.write(request[:size])
         await asyncio.sleep(0.01)
-        writer.write(GET[size:])
+        writer.write(request[size:])
         try:
             return await reader.readline()
         finally:
             writer.transport.abort()
 
     async def main() -> None:
+        connections = ClientConnections()
+        broker = fake_broker(client_connections=connections)
         stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
         with PortRange(2) as ports:
             serving = asyncio.create_task(
                 serve(
-                    fake_broker().app,
+                    broker.app,
                     host="127.0.0.1",
                     port=ports.first,
                     listeners={ports.first + 1: "outside"},
@@ -265,6 +271,14 @@ def test_http_port_serves_plain_and_tls(new_loop: Callable[[], asyncio.AbstractE
                 for context in (None, *(context_of(pool, version) for version in versions)):
                     for size in (1, 3, len(GET)):
                         assert b" 200 " in await answer(port, context, size)
+            assert connections.total == {}  # probes are no clients
+            for context in (None, context_of(pool)):
+                assert b" 200 " in await answer(ports.first, context, 10, request=GET_BROKERS)
+            counted = {
+                ConnectionKind("http", has_tls=has_tls, is_authenticated=False): 1
+                for has_tls in (False, True)
+            }
+            assert connections.total == counted
             idle = socket.create_connection(("127.0.0.1", ports.first))
             stop.set()
             await asyncio.wait_for(serving, 10)

@@ -26,6 +26,7 @@ from tidemark_protocol.access_messages import (
 )
 from tidemark_protocol.error_codes import ErrorCode
 
+from tests.support.access import Reviews
 from tests.support.in_process_pool import a_batch
 from tests.support.kafka_test_client import (
     API_VERSIONS_REQUEST,
@@ -101,6 +102,34 @@ def test_a_client_with_a_token_is_served(tmp_path: Path) -> None:
         assert connection._session.principal == ALICE
 
     closed(tmp_path, scenario)
+
+
+def test_optional_authentication_authorises_clients_that_authenticate_alone(
+    tmp_path: Path,
+) -> None:
+    reviews = Reviews()
+
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        nameless, alice = [await Client.connect(kafka_client) for _ in range(2)]
+        assert (await log_in(alice))["error"] == ErrorCode.NONE
+        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED.to_bytes(2, "big")
+        assert denied not in await nameless.ask(PRODUCE)
+        assert reviews.asked == []
+        assert denied in await alice.ask(PRODUCE)
+        assert (await log_in(nameless))["error"] == ErrorCode.NONE  # later, on its connection
+        assert denied in await nameless.ask(PRODUCE)
+        wrong = await Client.connect(kafka_client)
+        await log_in(wrong, "bad")
+        await authenticate(wrong, b"\x01")
+        assert await wrong.is_closed()
+
+    with_kafka_client(
+        tmp_path,
+        scenario,
+        rules=ListenerRules(may_authenticate=True),
+        ask=controller,
+        authorizer=reviews.authorizer,
+    )
 
 
 @pytest.mark.parametrize("api_key", [0, 1, 2, 3, 10, 19, 22, 60, 999, -1])
