@@ -129,12 +129,13 @@ class KubeCluster:
         command = str(Path(sys.executable).parent / "tidemark")
         return [command, *arguments, "-n", self.namespace]
 
-    def install_chart(self, *values: str) -> None:
+    def install_chart(self, *values: str, is_open: bool = True) -> None:
         """Renews what is there: new CRDs, new images under the same tag.
 
-        The default pool is open, unless `values` say otherwise.
+        With `is_open` the default pool is, else it is as the chart has it.
         """
-        given = ("defaultPool.storage.size=1Gi", *OPEN_VALUES, *values)
+        security = OPEN_VALUES if is_open else ()
+        given = ("defaultPool.storage.size=1Gi", *security, *values)
         words = [word for each in given for word in ("--set", each)]
         ended = self.run("hack/deploy", *words, timeout_s=300)
         if ended.code != 0:

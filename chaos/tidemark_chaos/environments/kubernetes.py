@@ -21,6 +21,7 @@ from tidemark_client.waiting import until
 
 from tidemark_chaos.environments.chaos_environment import Notify
 from tidemark_chaos.environments.kubectl import Kubectl
+from tidemark_chaos.environments.pool_client import as_client, client_objects
 from tidemark_chaos.environments.processes import ENOUGH_RECORDS, read_report
 from tidemark_chaos.faults import node_scripts
 from tidemark_chaos.faults.fault import Fault
@@ -98,6 +99,8 @@ class KindEnvironment:
         await self._until(self._is_in_sync, f"{self.topic_name} to be led and in sync", 0.05)
 
     async def start_workload(self) -> None:
+        for item in client_objects(self.namespace):
+            await self._kubectl.must("apply", "-f", "-", stdin=msgspec.json.encode(item))
         manifest = msgspec.json.encode(self.load_pod())
         await self._kubectl.must("apply", "-f", "-", stdin=manifest)
         await self._kubectl.must(
@@ -108,7 +111,8 @@ class KindEnvironment:
 
     def load_pod(self) -> dict[str, Any]:
         """Return the manifest of the workload's pod."""
-        return load_pod_manifest(self._interval_ms, topic=self.topic_name, options=self._options)
+        pod = load_pod_manifest(self._interval_ms, topic=self.topic_name, options=self._options)
+        return as_client(pod, self.namespace, POOL)
 
     async def topic(self) -> TopicView | None:
         return status_of_objects((), self._slices.values()).topic(self.topic_name)
@@ -148,7 +152,7 @@ class KindEnvironment:
     async def verify(self) -> VerifyReport:
         ended = await self._kubectl.run(
             *("exec", LOAD_POD, "--", "tidemark", "verify", "-o", "json"),
-            *("--load", EVENTS, "--server", f"http://{POOL}-bootstrap:8080"),
+            *("--load", EVENTS, "--server", f"https://{POOL}-bootstrap:8080"),
             within_seconds=120,
         )
         return read_report(ended)
@@ -307,7 +311,7 @@ class KindEnvironment:
 def load_pod_manifest(interval_ms: float, *, topic: str, options: Sequence[str]) -> dict[str, Any]:
     """Load first, then it stays for `cat` and `verify`."""
     load = (
-        f"tidemark load {topic} --server http://{POOL}-bootstrap:8080 --interval-ms {interval_ms:g}"
+        f"tidemark load {topic} --server https://{POOL}-bootstrap:8080 --interval-ms {interval_ms:g}"
         f" {' '.join(options)}"
         f" --until-file {STOP_FILE} --out {EVENTS}; sleep 3600"
     )
