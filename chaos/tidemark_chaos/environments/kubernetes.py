@@ -32,6 +32,7 @@ from tidemark_chaos.workload_log import WorkloadLog, read_workload_log
 
 IMAGE = "tidemark/broker:dev"
 POOL = "default"
+SERVER = f"https://{POOL}-bootstrap:8080"
 LOAD_POD = "tidemark-demo-load"
 BROKERS = f"app.kubernetes.io/component=broker,app.kubernetes.io/instance={POOL}"
 OPERATORS = "app.kubernetes.io/name=tidemark,app.kubernetes.io/component=operator"
@@ -152,7 +153,7 @@ class KindEnvironment:
     async def verify(self) -> VerifyReport:
         ended = await self._kubectl.run(
             *("exec", LOAD_POD, "--", "tidemark", "verify", "-o", "json"),
-            *("--load", EVENTS, "--server", f"https://{POOL}-bootstrap:8080"),
+            *("--load", EVENTS, "--server", SERVER),
             within_seconds=120,
         )
         return read_report(ended)
@@ -311,7 +312,7 @@ class KindEnvironment:
 def load_pod_manifest(interval_ms: float, *, topic: str, options: Sequence[str]) -> dict[str, Any]:
     """Load first, then it stays for `cat` and `verify`."""
     load = (
-        f"tidemark load {topic} --server https://{POOL}-bootstrap:8080 --interval-ms {interval_ms:g}"
+        f"tidemark load {topic} --server {SERVER} --interval-ms {interval_ms:g}"
         f" {' '.join(options)}"
         f" --until-file {STOP_FILE} --out {EVENTS}; sleep 3600"
     )

@@ -154,7 +154,7 @@ def test_the_load_pod_runs_the_load_and_stays() -> None:
     (container,) = manifest["spec"]["containers"]
     assert container["image"] == "tidemark/broker:dev"
     load = container["command"][2]
-    assert "tidemark load orders --server http://default-bootstrap:8080" in load
+    assert "tidemark load orders --server https://default-bootstrap:8080" in load
     assert " --acks 1 " in load
 
 
