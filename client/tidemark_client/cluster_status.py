@@ -13,6 +13,7 @@ from tidemark_client.errors import CommandFailed
 from tidemark_client.metadata import PartitionView, TopicView, UnreadableResponse, read_partition
 
 TOLD_WHEN_TRUE = frozenset({"Attention", "Moving"})  # all others are well when they are True
+NO_FAULTS = frozenset({"Closed"})  # an open pool may be meant: kubectl get brokerpool says it
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ def open_conditions(kind: str, items: Iterable[Mapping[str, Any]]) -> Iterator[O
     for item in items:
         for condition in (item.get("status") or {}).get("conditions") or ():
             name, type_ = str(item["metadata"]["name"]), str(condition["type"])
+            if type_ in NO_FAULTS:
+                continue
             if (condition["status"] == "True") == (type_ in TOLD_WHEN_TRUE):
                 reason, message = (
                     str(condition.get("reason", "")),

@@ -54,7 +54,7 @@ def plan_security(pool: BrokerPool, observed: ObservedPool) -> PoolSecurity:
 def _former(pool: BrokerPool, observed: ObservedPool) -> SecuritySpec | None:
     """Return the security before this pass, or None for a pool that has just been created."""
     of_pods = next((each.security for each in observed.brokers if each.security is not None), None)
-    # guard: running-pool-keeps-its-security
+    # Order: pods say it first, so that an upgrade never changes the ports of a running pool.
     before = of_pods if of_pods is not None else None if _is_new(pool) else OPEN
     recorded = pool.status.security
     if recorded is UNSET:
