@@ -40,6 +40,7 @@ from tidemark_operator.broker_runtime.free_ports import is_free, taken_sentence
 log = logging.getLogger(__name__)
 
 PR_SET_PDEATHSIG = 1
+TLS_VALUES = {"Disabled": "false", "Optional": "optional", "Required": "true"}
 LONG_LIFE_S = 3.0  # it opened its logs and served: not a crash loop
 FIRST_RESTART_DELAY_S = 0.2
 MAX_RESTART_DELAY_S = 10.0
@@ -114,6 +115,7 @@ class ProcessesRuntime:
         self._on_exit = on_exit
         self._on_due = on_due
         self._notify = tell
+        self._pools: dict[str, BrokerPool] = {}  # as observed last
         self._reported: dict[tuple[str, BrokerId], str] = {}
         self._children: dict[tuple[str, BrokerId], _Child] = {}
         self._pool_offsets: dict[str, int] = {"default/default": 0}
@@ -132,6 +134,7 @@ class ProcessesRuntime:
         return True
 
     async def observe(self, pool: BrokerPool) -> ObservedPool:
+        self._pools[pool.pool] = pool
         ids = set(range(pool.spec.replicas)) | {
             broker_id for owner, broker_id in self._children if owner == pool.pool
         }
@@ -215,7 +218,7 @@ class ProcessesRuntime:
                 *("--data-dir", str(directory), "--host", host, "--advertised-host", host),
                 *(
                     "--advertised-http-url",
-                    f"{'http' if tls is None else 'https'}://{host}:{http_port}",
+                    f"{_client_scheme(tls, pool)}://{host}:{http_port}",
                 ),
                 *("--http-port", str(http_port)),
                 *("--kafka-port", str(kafka_port)),
@@ -286,7 +289,7 @@ class ProcessesRuntime:
             if self._is_stopping or self._children.get((pool.pool, broker_id)) is not child:
                 return
             try:
-                await self._spawn(pool, broker_id, child)
+                await self._spawn(self._pools.get(pool.pool, pool), broker_id, child)
             except CANNOT_SPAWN as error:
                 self._notify_once(pool, broker_id, error)
                 delay_s = min(2 * delay_s, MAX_RESTART_DELAY_S)
@@ -344,11 +347,16 @@ class ProcessesRuntime:
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), "ab")
 
 
+def _client_scheme(tls: ProcessTls | None, pool: BrokerPool) -> str:
+    is_plain = tls is None or pool.spec.security.tls.mode in ("Disabled", "Optional")
+    return "http" if is_plain else "https"
+
+
 def _tls_arguments(tls: ProcessTls | None, offset: int, pool: BrokerPool) -> list[str]:
     if tls is None:
         return []
     return [
-        *("--tls", "optional" if pool.spec.security.tls.mode == "Optional" else "true"),
+        *("--tls", TLS_VALUES[pool.spec.security.tls.mode or "Required"]),
         *("--ca-file", str(tls.controller_ca_file)),
         *("--replication-port", str(tls.replication_port + offset)),
     ]
