@@ -17,6 +17,7 @@ from tidemark_operator.api.broker_pool import BrokerPool
 from tidemark_operator.api.kinds import BROKER_POOL, CONFIG_MAP, POD, Object
 from tidemark_operator.api.objects import parse_unchecked
 from tidemark_operator.controller.broker_call import BrokerCall, broker_call
+from tidemark_operator.resources.broker_pod import security_of
 from tidemark_operator.resources.names import broker_name
 from tidemark_operator.resources.secret import trust_config_map, trust_name
 from tidemark_operator.security.authorities import Authorities, AuthorityName, CurrentAuthorities
@@ -120,9 +121,12 @@ class OperatorTls:
     ) -> tuple[AuthorityName, CertificateSubject] | None:
         namespace, _, name = pool_id.partition("/")
         pool = await self._typed.read(BrokerPool, namespace, name)
-        if pool is None or not pool.has_tls:
+        if pool is None:
             return None
         pod = await self._store.get(POD, namespace, broker_name(name, broker_id))
+        # A pod with TLS may start again while others are replaced by ones without it.
+        if not (pool.has_tls or (pod is not None and security_of(pod).has_tls)):
+            return None
         addresses = _addresses(pod)
         if not addresses:  # its status may come later than its first request, which is retried
             raise StoreError(f"Pod {namespace}/{broker_name(name, broker_id)} has no address yet")

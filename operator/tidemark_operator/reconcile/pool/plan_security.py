@@ -30,13 +30,14 @@ class PoolSecurity:
     wanted: SecuritySpec
     in_force: SecuritySpec
     problem: Condition | None = None  # why the two differ
+    is_new: bool = False  # no broker was made for the pool yet
 
 
 def plan_security(pool: BrokerPool, observed: ObservedPool) -> PoolSecurity:
     former = _former(pool, observed)
     wanted = pool.spec.security.completed_by(CLOSED if former is None else former)
     if former is None:
-        return PoolSecurity(wanted, wanted)
+        return PoolSecurity(wanted, wanted, is_new=True)
     skipped = skipped_steps(former, wanted)
     if skipped:
         problem = Condition("SecurityAsAsked", False, "StepSkipped", "; ".join(skipped))

@@ -105,7 +105,12 @@ class PoolReconciler:
             try:
                 pool = await self._set_security(pool, security)
             except Rejected as error:
-                return await self._statuses.write(pool, PoolStatus(), _rejections([error]))
+                if security.is_new:  # such as a listener at a port that a closed pool needs
+                    return await self._statuses.write(pool, PoolStatus(), _rejections([error]))
+                log.error(
+                    "pool security not written", extra={"pool": pool.pool, "error": str(error)}
+                )
+                pool = pool.with_security(security.wanted)
             if security.in_force != pool.spec.security:
                 pool = pool.with_security(security.in_force)
                 observed = await self._runtime.observe(pool)

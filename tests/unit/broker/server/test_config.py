@@ -1,6 +1,7 @@
 """What a broker is told at its start."""
 
 import pytest
+from tidemark_broker.security.tls import TlsMode
 from tidemark_broker.server.config import broker_configs, parse_settings
 
 GIVEN = ["--broker-id", "0", "--pool", "shop/default", "--data-dir", "/d", "--controllers", "c:1"]
@@ -67,6 +68,52 @@ def test_each_listener_authenticates_as_the_broker_unless_it_says_otherwise() ->
     opened = parse_settings([*GIVEN, *listeners, "--listener-authentication=web:kubernetes"])
     assert opened.authenticated_listeners == {"web"}
     assert broker_configs(opened)["listeners"].startswith("PLAINTEXT://")
+
+
+LISTENERS = ["--listeners=out:9094,in:9095", "--http-listeners=web:8081"]
+
+
+def test_each_listener_has_tls_as_the_broker_unless_it_says_otherwise() -> None:
+    arguments = [*GIVEN, *LISTENERS, "--ca-file=/ca", "--plain-listeners=out"]
+    optional = parse_settings([*arguments, "--tls=optional", "--tls-listeners=in"])
+    modes = {name: optional.tls.of(name) for name in ("", "out", "in", "web")}
+    assert modes == {
+        "": TlsMode.OPTIONAL,
+        "out": TlsMode.DISABLED,
+        "in": TlsMode.REQUIRED,
+        "web": TlsMode.OPTIONAL,
+    }
+    assert optional.tls_listeners == {"in"}
+    assert parse_settings([*arguments, "--tls=true"]).tls_listeners == {"in", "web"}
+    assert parse_settings([*arguments, "--tls=false"]).tls.of("in") is TlsMode.DISABLED
+
+
+@pytest.mark.parametrize(
+    ("tls", "authentication", "has_port", "admits"),
+    [
+        ("false", "none", False, True),
+        ("optional", "none", True, True),
+        ("false", "optional", True, True),
+        ("optional", "optional", True, True),
+        ("true", "none", True, False),
+        ("optional", "kubernetes", True, False),
+        ("true", "kubernetes", True, False),
+    ],
+)
+def test_followers_leave_ports_of_clients_when_not_everyone_may_do_everything(
+    tls: str, authentication: str, has_port: bool, admits: bool
+) -> None:
+    found = parse_settings(
+        [*GIVEN, "--ca-file=/ca", f"--tls={tls}", f"--authentication={authentication}"]
+    )
+    assert (found.has_replication_port, found.admits_old_followers) == (has_port, admits)
+
+
+def test_listener_with_optional_authentication_asks_but_does_not_require() -> None:
+    found = parse_settings([*GIVEN, *LISTENERS, "--authentication=optional"])
+    assert found.authenticated_listeners == found.optional_listeners == {"", "out", "in", "web"}
+    assert not found.requires_authentication("")
+    assert broker_configs(found)["listeners"].startswith("PLAINTEXT://")
 
 
 @pytest.mark.parametrize(

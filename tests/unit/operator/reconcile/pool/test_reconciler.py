@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tidemark_operator.api.broker_pool import BrokerPool
-from tidemark_operator.api.kinds import BROKER_POOL
+from tidemark_operator.api.kinds import BROKER_POOL, Object, ResourceKind
 from tidemark_operator.broker_runtime.broker_runtime import (
     CreateBootstrapService,
     CreateBrokerService,
@@ -124,3 +124,49 @@ def test_how_fast_replicas_may_be_moved_is_told_to_the_controller(tmp_path: Path
         asyncio.run(story(cluster))
     finally:
         cluster.store.close()
+
+
+OPEN = {"tls": {"mode": "Disabled"}, "authentication": "none"}
+CLOSED = {"tls": {"mode": "Required"}, "authentication": "kubernetes"}
+
+
+def test_security_of_a_new_pool_is_written_before_its_brokers_are_made(tmp_path: Path) -> None:
+    async def story() -> None:
+        cluster = Cluster(tmp_path)
+        await cluster.apply(BROKER_POOL, "default", replicas=1)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(cluster.store, "replace", rejecting)
+            await cluster.pass_pool()
+        assert cluster.runtime.actions == []
+        condition = await cluster.condition(BROKER_POOL, "default")
+        assert (condition["status"], condition["reason"]) == ("False", "Refused")
+        await cluster.pass_pool()
+        stored = await cluster.stored(BROKER_POOL, "default")
+        assert stored["spec"]["security"] == stored["status"]["security"] == CLOSED
+        assert StartBroker(ZERO) in cluster.runtime.actions
+        cluster.store.close()
+
+    asyncio.run(story())
+
+
+def test_pool_of_the_former_release_runs_on_open_whatever_the_store_says(tmp_path: Path) -> None:
+    async def story() -> None:
+        cluster = Cluster(tmp_path)
+        stored = await cluster.apply(BROKER_POOL, "default", replicas=1)
+        former = {"observedGeneration": 1, "replicas": 1}
+        await cluster.store.replace_status(BROKER_POOL, {**stored, "status": former})
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(cluster.store, "replace", rejecting)
+            await cluster.pass_pool()
+        status = (await cluster.stored(BROKER_POOL, "default"))["status"]
+        assert status["security"] == OPEN
+        assert StartBroker(ZERO) in cluster.runtime.actions
+        await cluster.pass_pool()
+        assert (await cluster.stored(BROKER_POOL, "default"))["spec"]["security"] == OPEN
+        cluster.store.close()
+
+    asyncio.run(story())
+
+
+async def rejecting(kind: ResourceKind, item: Object) -> Object:
+    raise Rejected("not this")
