@@ -3,8 +3,10 @@
 import json
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from tidemark_operator.api.schemas import validate
 
 from tests.kubernetes.kube_cluster import (
     ON_KUBERNETES,
@@ -16,7 +18,8 @@ from tests.kubernetes.kube_cluster import (
 
 pytestmark = [*ON_KUBERNETES, pytest.mark.timeout(300)]
 
-CLOSED = {"tls": {"mode": "Required"}, "authentication": "kubernetes"}
+OF_A_MANIFEST = ("apiVersion", "kind", "spec")
+CLOSED: dict[str, Any] = {"tls": {"mode": "Required"}, "authentication": "kubernetes"}
 
 
 @pytest.fixture(scope="module")
@@ -82,16 +85,29 @@ def test_replace_that_drops_the_fields_does_not_open_the_pool(cluster: KubeClust
 
 
 @pytest.mark.parametrize(
-    ("security", "sentence"),
+    "change",
     [
-        ({"tls": {"mode": "Disabled"}}, "set Optional first"),
-        ({"authentication": "none"}, "set optional first"),
+        {"security": {"tls": {"mode": "Disabled"}}},
+        {"security": {"authentication": "none"}},
+        {"listeners": [{"name": "a", "type": "NodePort", "port": 9091}]},
+        {
+            "listeners": [
+                {"name": "a", "type": "NodePort", "protocol": "HTTP", "authentication": "optional"}
+            ]
+        },
     ],
+    ids=str,
 )
-def test_jump_is_rejected(cluster: KubeCluster, security: object, sentence: str) -> None:
-    patch = json.dumps({"spec": {"security": security}})
+def test_api_server_rejects_what_the_mirror_rejects(
+    cluster: KubeCluster, change: dict[str, Any]
+) -> None:
+    old = {key: cluster.must_get("brokerpool", "default")[key] for key in OF_A_MANIFEST}
+    old["metadata"] = {"name": "default"}
+    security = {**CLOSED, **change.get("security", {})}
+    new = {**old, "spec": {**old["spec"], **change, "security": security}}
+    (sentence,) = validate(new, old)
     ended = cluster.run(
         *("kubectl", "-n", cluster.namespace, "patch", "brokerpool", "default"),
-        *("--type=merge", "--dry-run=server", "-p", patch),
+        *("--type=merge", "--dry-run=server", "-p", json.dumps({"spec": change})),
     )
     assert ended.code != 0 and sentence in ended.err

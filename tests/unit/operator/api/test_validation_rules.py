@@ -113,6 +113,59 @@ def test_of_a_pool_only_the_storage_never_changes() -> None:
     assert len(list(pool_change_faults(pool(storage={"size": "2Gi"}), old))) == 1
 
 
+def secured(mode: str, authentication: str) -> dict[str, Any]:
+    return pool(security={"tls": {"mode": mode}, "authentication": authentication})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fields"),
+    [
+        (secured("Disabled", "none"), secured("Optional", "optional"), []),
+        (secured("Optional", "optional"), secured("Required", "kubernetes"), []),
+        (secured("Required", "kubernetes"), secured("Optional", "optional"), []),
+        (secured("Disabled", "none"), secured("Required", "none"), ["spec.security.tls.mode"]),
+        (secured("Required", "none"), secured("Disabled", "none"), ["spec.security.tls.mode"]),
+        (
+            secured("Disabled", "none"),
+            secured("Disabled", "kubernetes"),
+            ["spec.security.authentication"],
+        ),
+        (
+            secured("Required", "kubernetes"),
+            secured("Disabled", "none"),
+            ["spec.security.tls.mode", "spec.security.authentication"],
+        ),
+        # The operator compares with the status, and sets what is absent.
+        (secured("Disabled", "none"), pool(), []),
+        (pool(), secured("Required", "kubernetes"), []),
+    ],
+)
+def test_security_of_a_pool_changes_step_by_step(
+    old: dict[str, Any], new: dict[str, Any], fields: list[str]
+) -> None:
+    assert [sentence.split()[0] for sentence in pool_change_faults(new, old)] == fields
+
+
+@pytest.mark.parametrize(
+    ("security", "more", "count"),
+    [
+        ({}, {"port": 9091}, 0),
+        ({"tls": {"mode": "Disabled"}, "authentication": "none"}, {"port": 9091}, 0),
+        ({"tls": {"mode": "Optional"}}, {"port": 9091}, 1),
+        ({"authentication": "optional"}, {"port": 9091}, 1),
+        ({"authentication": "kubernetes"}, {"protocol": "HTTP", "authentication": "none"}, 1),
+        ({"authentication": "kubernetes"}, {"protocol": "HTTP", "authentication": "optional"}, 1),
+        ({"authentication": "kubernetes"}, {"protocol": "Kafka", "authentication": "none"}, 0),
+        ({"authentication": "optional"}, {"protocol": "HTTP", "authentication": "none"}, 0),
+    ],
+)
+def test_listeners_fit_the_security_of_their_pool(
+    security: dict[str, Any], more: dict[str, Any], count: int
+) -> None:
+    item = pool(security=security, listeners=[listener("a") | more])
+    assert len(list(pool_faults(item))) == count
+
+
 def test_an_audit_has_one_source_and_a_shorter_name_with_spark() -> None:
     both = {"prometheus": {"url": "http://p"}, "files": {"claimName": "c", "path": "p"}}
     cases = {
