@@ -101,7 +101,7 @@ class PoolReconciler:
             return await self._statuses.write(pool, PoolStatus(), faults)
         observed, security = await self._runtime.observe(pool), None
         if self._settings.sets_security:
-            security = plan_security(pool, observed)
+            security, observed_for = plan_security(pool, observed), pool.spec.security
             try:
                 pool = await self._set_security(pool, security)
             except Rejected as error:
@@ -111,8 +111,8 @@ class PoolReconciler:
                     "pool security not written", extra={"pool": pool.pool, "error": str(error)}
                 )
                 pool = pool.with_security(security.wanted)
-            if security.in_force != pool.spec.security:
-                pool = pool.with_security(security.in_force)
+            pool = pool.with_security(security.in_force)
+            if security.in_force != observed_for:  # by which pods were compared with the template
                 observed = await self._runtime.observe(pool)
         failures = await self._apply_each(pool, plan_pool(pool, observed))
         self._topics.pool_is_read(pool)

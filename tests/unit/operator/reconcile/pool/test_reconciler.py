@@ -4,14 +4,19 @@ import asyncio
 import contextlib
 from pathlib import Path
 
+import msgspec
 import pytest
 from tidemark_operator.api.broker_pool import BrokerPool
 from tidemark_operator.api.kinds import BROKER_POOL, Object, ResourceKind
+from tidemark_operator.api.pool_security import SecuritySpec
 from tidemark_operator.broker_runtime.broker_runtime import (
+    BrokerProcess,
     CreateBootstrapService,
     CreateBrokerService,
     CreateDisruptionBudget,
     CreateVolumeClaim,
+    ObservedBroker,
+    ObservedPool,
     PoolAction,
     StartBroker,
 )
@@ -166,6 +171,43 @@ def test_pool_of_the_former_release_runs_on_open_whatever_the_store_says(tmp_pat
         cluster.store.close()
 
     asyncio.run(story())
+
+
+def test_pods_are_compared_with_the_security_in_force(tmp_path: Path) -> None:
+    """Else a spec that lost its fields would replace the brokers of a closed pool."""
+
+    async def story() -> None:
+        cluster = Cluster(tmp_path)
+        stored = await cluster.apply(BROKER_POOL, "default", replicas=1)
+        status = {"observedGeneration": 1, "replicas": 1, "security": CLOSED}
+        await cluster.store.replace_status(BROKER_POOL, {**stored, "status": status})
+        cluster.controller.active = {0}
+
+        async def observe(pool: BrokerPool) -> ObservedPool:
+            broker = ObservedBroker(
+                ZERO,
+                BrokerProcess.RUNNING,
+                instance="u",
+                storage_policy="Retain",
+                security=closed_security(),
+                is_outdated=pool.spec.security != closed_security(),
+            )
+            return ObservedPool((broker,))
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(cluster.runtime, "observe", observe)
+            await cluster.pass_pool()
+        assert cluster.runtime.actions == []
+        stored = await cluster.stored(BROKER_POOL, "default")
+        assert stored["spec"]["security"] == CLOSED
+        assert stored["status"]["updatedBrokers"] == 1
+        cluster.store.close()
+
+    asyncio.run(story())
+
+
+def closed_security() -> SecuritySpec:
+    return msgspec.convert(CLOSED, SecuritySpec)
 
 
 async def rejecting(kind: ResourceKind, item: Object) -> Object:
