@@ -57,7 +57,7 @@ ALLOWED = (
     "isr",
     "why orders 0",
     "events",
-    "load orders --seconds 1 --out {out}/load.ndjson",
+    "load orders --seconds 1 --group-consumers 1 --out {out}/load.ndjson",
     "verify --load {out}/load.ndjson",
     "bench --seconds 1",
     "groups delete billing",

@@ -20,7 +20,11 @@ POOL = {
     "apiVersion": "tidemark.dev/v1alpha1",
     "kind": "BrokerPool",
     "metadata": {"name": "default"},
-    "spec": {"replicas": 3, "storage": {"size": "1Gi"}},
+    "spec": {
+        "replicas": 3,
+        "storage": {"size": "1Gi"},
+        "security": {"tls": {"enabled": True}, "authentication": "kubernetes"},
+    },
 }
 WORKLOAD = {
     "partitions": 2,
