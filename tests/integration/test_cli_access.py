@@ -59,7 +59,7 @@ ALLOWED = (
     "events",
     "load orders --seconds 1 --group-consumers 1 --out {out}/load.ndjson",
     "verify --load {out}/load.ndjson",
-    "bench --seconds 1",
+    "bench http --seconds 1 --records 1 --connections 2",
     "groups delete billing",
     "topics delete more",
 )
@@ -184,6 +184,6 @@ def test_live_page_reads_offsets_from_brokers_that_authenticate(
 
     def has_all() -> bool:
         read = get_json(f"{url}/groups?pool=default/default", context=context)
-        return [each["group"] for each in read["groups"]] == [billing]
+        return billing in [each["group"] for each in read["groups"]]
 
     wait_for("the groups of the page", has_all)
