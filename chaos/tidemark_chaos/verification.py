@@ -241,7 +241,7 @@ async def read_positions(client: TidemarkClient, group: str, topic: str) -> dict
     A broker that does not answer, or still loads offsets, is asked again: it may coordinate the
     group.
     """
-    session = HttpSession()
+    session = HttpSession(authenticates=True)
     try:
         while True:
             answers = [await _groups_at(session, url) for url in (await client.brokers()).values()]

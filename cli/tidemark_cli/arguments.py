@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
+from tidemark_client.credentials import TOKEN_FILE
 from tidemark_client.errors import EXIT_DEFECT, EXIT_USAGE, CommandFailed
 from tidemark_client.local_brokers import LOCAL_CONTROLLER_URL
 from tidemark_client.trust import CA_FILE_VARIABLE
@@ -38,7 +39,7 @@ def _flag(option: str) -> str:
     return f"--{option.replace('_', '-')}"
 
 
-TARGET_OPTIONS = ("server", "context", "namespace", "pool", "ca_file")
+TARGET_OPTIONS = ("server", "context", "namespace", "pool", "ca_file", "token_file")
 OPTIONS_WITH_TIME = frozenset({"--from", "--to"})
 OPTIONS_WITH_VALUE = frozenset(
     {"-o", "--output", "-n", *(_flag(option) for option in TARGET_OPTIONS)}
@@ -153,6 +154,13 @@ def add_target_arguments(parser: argparse.ArgumentParser) -> None:
         "then those of the system)",
     )
     parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        default=argparse.SUPPRESS,
+        help="file with the token to send to brokers, read again for each request "
+        f"(default: ${TOKEN_FILE})",
+    )
+    parser.add_argument(
         "--pool",
         default=argparse.SUPPRESS,
         help="the BrokerPool (default: that of the topic; default where it is new)",
@@ -230,6 +238,8 @@ def parse_and_run(arguments: Sequence[str], *, is_own_process: bool = False) -> 
     output = Output(is_json=parsed.output == "json")
     if parsed.ca_file is not None:  # of this process, and of those that it starts
         os.environ[CA_FILE_VARIABLE] = parsed.ca_file
+    if parsed.token_file is not None:
+        os.environ[TOKEN_FILE] = parsed.token_file
     try:
         module = _module_of(parsed.command)
         if is_own_process and hasattr(module, "prepare_process"):

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from tidemark_chaos.verification import percentile
+from tidemark_client.credentials import authorization
 from tidemark_client.responses import read_problem
 from tidemark_client.trust import tls_context
 
@@ -102,9 +103,10 @@ async def run_bench(leader_urls: list[str], settings: BenchSettings) -> BenchRes
 def _request(host: str, partition: int, settings: BenchSettings) -> bytes:
     value = base64.b64encode(os.urandom(settings.record_bytes)).decode()
     body = msgspec.json.encode({"records": [{"value": value}] * settings.records_per_request})
+    token = "".join(f"{name}: {value}\r\n" for name, value in authorization().items())
     head = (
         f"POST /topics/{settings.topic}/partitions/{partition}?acks={settings.acks} HTTP/1.1\r\n"
-        f"Host: {host}\r\nContent-Type: {BINARY_V2}\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"Host: {host}\r\nContent-Type: {BINARY_V2}\r\nContent-Length: {len(body)}\r\n{token}\r\n"
     )
     return head.encode() + body
 

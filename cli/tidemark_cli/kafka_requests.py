@@ -5,21 +5,52 @@ Kafka's message definitions say what the fields mean. Everything read is bounded
 """
 
 import asyncio
+import json
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tidemark_client.cluster_status import KafkaAddress
+from tidemark_client.credentials import TOKEN_FILE, read_token
 from tidemark_client.trust import context_for
 from tidemark_protocol.error_codes import ErrorCode
 
 FIND_COORDINATOR, DELETE_GROUPS, OFFSET_COMMIT, LIST_OFFSETS = 10, 42, 8, 2
-VERSIONS = {FIND_COORDINATOR: 0, DELETE_GROUPS: 0, OFFSET_COMMIT: 2, LIST_OFFSETS: 1}
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
+VERSIONS = {
+    FIND_COORDINATOR: 0,
+    DELETE_GROUPS: 0,
+    OFFSET_COMMIT: 2,
+    LIST_OFFSETS: 1,
+    SASL_HANDSHAKE: 1,
+    SASL_AUTHENTICATE: 0,
+}
 CLIENT_ID = "tidemark-cli"
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 RESPONSE_SECONDS = 10.0
 NO_GENERATION, NO_RETENTION = -1, -1
 
+DENIALS = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
 Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """The access that a request needs: brokers do not say it over Kafka."""
+
+    verb: str
+    resource: str
+    name: str
+
+    @property
+    def sentence(self) -> str:
+        name = json.dumps(self.name)
+        return (
+            f"the client may not {self.verb} {self.resource}.tidemark.dev/{self.name}: bind a Role"
+            f" with this rule: {{apiGroups: [tidemark.dev], resources: [{self.resource}],"
+            f" resourceNames: [{name}], verbs: [{self.verb}]}}"
+        )
 
 
 class KafkaFailed(Exception):
@@ -84,26 +115,56 @@ def by_topic(entries: Mapping[Place, bytes]) -> bytes:
     return listing([text(topic) + listing(rows) for topic, rows in topics.items()])
 
 
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    name: str
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def exchange(self, api_key: int, body: bytes) -> Reader:
+        head = struct.pack(">hhi", api_key, VERSIONS[api_key], 1) + text(CLIENT_ID)
+        self.writer.write(struct.pack(">i", len(head) + len(body)) + head + body)
+        (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+        if not 4 <= size <= MAX_RESPONSE_BYTES:
+            raise KafkaFailed(f"expected an answer of {self.name}, found {size} bytes")
+        return Reader((await self.reader.readexactly(size))[4:])
+
+
+async def _authenticate(connection: _Connection, token: str) -> None:
+    """Authenticate by OAUTHBEARER (RFC 7628), unless the listener asks for no authentication."""
+    code = (await connection.exchange(SASL_HANDSHAKE, text("OAUTHBEARER"))).error()
+    if code is ErrorCode.ILLEGAL_SASL_STATE:
+        return
+    _check(code, f"{connection.name} does not accept tokens")
+    first = f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+    response = await connection.exchange(SASL_AUTHENTICATE, struct.pack(">i", len(first)) + first)
+    code, reason = response.error(), response.text()
+    _check(code, f"{connection.name} did not accept the token{f' ({reason})' if reason else ''}")
+
+
 async def exchange(address: KafkaAddress, api_key: int, body: bytes) -> Reader:
     """Send one request on a connection of its own and return the response's reader.
 
     Raises KafkaFailed.
     """
-    head = struct.pack(">hhi", api_key, VERSIONS[api_key], 1) + text(CLIENT_ID)
     host, port, is_tls = address
+    token = read_token()
     writer: asyncio.StreamWriter | None = None
     try:
         async with asyncio.timeout(RESPONSE_SECONDS):
             reader, writer = await asyncio.open_connection(
                 host, port, ssl=context_for(host) if is_tls else None
             )
-            writer.write(struct.pack(">i", len(head) + len(body)) + head + body)
-            (size,) = struct.unpack(">i", await reader.readexactly(4))
-            if not 4 <= size <= MAX_RESPONSE_BYTES:
-                raise KafkaFailed(f"expected an answer of {host}:{port}, found {size} bytes")
-            return Reader((await reader.readexactly(size))[4:])
-    except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-        raise KafkaFailed(f"{host}:{port}: {error or type(error).__name__}") from error
+            connection = _Connection(f"{host}:{port}", reader, writer)
+            if token:
+                await _authenticate(connection, token)
+            return await connection.exchange(api_key, body)
+    except asyncio.IncompleteReadError as error:
+        # What a listener with authentication does to a client without a token.
+        hint = "" if token else f"; if it needs a token: --token-file, or {TOKEN_FILE}"
+        raise KafkaFailed(f"{host}:{port} closed the connection{hint}") from error
+    except (OSError, TimeoutError) as error:
+        raise KafkaFailed(f"{host}:{port}: {str(error) or type(error).__name__}") from error
     finally:
         if writer is not None:
             writer.close()
@@ -111,7 +172,8 @@ async def exchange(address: KafkaAddress, api_key: int, body: bytes) -> Reader:
 
 async def find_coordinator(address: KafkaAddress, group: str) -> KafkaAddress:
     response = await exchange(address, FIND_COORDINATOR, text(group))
-    _check(response.error(), f"no coordinator of group {group} found")
+    needed = Needed("describe", "consumergroups", group)
+    _check(response.error(), f"no coordinator of group {group} found", needed)
     response.number("i")  # its id
     return KafkaAddress(response.text(), response.number("i"), address.is_tls)
 
@@ -121,7 +183,8 @@ async def delete_group(coordinator: KafkaAddress, group: str) -> None:
     response.number("i")  # throttle time
     for _ in range(response.count()):
         response.text()
-        _check(response.error(), f"group {group} was not deleted")
+        needed = Needed("delete", "consumergroups", group)
+        _check(response.error(), f"group {group} was not deleted", needed)
 
 
 async def commit(coordinator: KafkaAddress, group: str, offsets: Mapping[Place, int]) -> None:
@@ -134,7 +197,10 @@ async def commit(coordinator: KafkaAddress, group: str, offsets: Mapping[Place, 
         topic = response.text()
         for _ in range(response.count()):
             partition = response.number("i")
-            _check(response.error(), f"offset of {topic}-{partition} was not committed")
+            code, needed = response.error(), Needed("consume", "consumergroups", group)
+            if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                needed = Needed("consume", "topics", topic)
+            _check(code, f"offset of {topic}-{partition} was not committed", needed)
 
 
 async def offset_at(leader: KafkaAddress, place: Place, timestamp_ms: int) -> int:
@@ -145,12 +211,15 @@ async def offset_at(leader: KafkaAddress, place: Place, timestamp_ms: int) -> in
         topic = response.text()
         for _ in range(response.count()):
             partition = response.number("i")
-            _check(response.error(), f"{topic}-{partition} has no offset by time")
+            needed = Needed("describe", "topics", topic)
+            _check(response.error(), f"{topic}-{partition} has no offset by time", needed)
             response.number("q")  # the record's own time
             return response.number("q")
     raise KafkaFailed(f"expected an offset of {place[0]}-{place[1]}, found none")
 
 
-def _check(code: ErrorCode, sentence: str) -> None:
+def _check(code: ErrorCode, sentence: str, needed: Needed | None = None) -> None:
+    if code in DENIALS and needed is not None:
+        raise KafkaFailed(f"{sentence}: {code.name}: {needed.sentence}", code)
     if code is not ErrorCode.NONE:
         raise KafkaFailed(f"{sentence}: {code.name}", code)

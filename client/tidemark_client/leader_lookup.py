@@ -132,12 +132,14 @@ class LeaderLookup:
         if response.status == 404 and path.startswith("/topics/"):
             raise UnknownTopic(path.removeprefix("/topics/").split("/")[0], _detail(data))
         if response.status == 401:
-            raise CommandFailed(
+            raise AccessDenied(
                 "The brokers ask who the client is.",
                 expected="a token that they know",
                 found=_detail(data),
-                to_do="set TIDEMARK_TOKEN_FILE to a file with a token",
+                to_do="name a file with a token: --token-file, or TIDEMARK_TOKEN_FILE",
             )
+        if response.status == 403:
+            raise AccessDenied(_detail(data) or "The client may not do this.")
         if response.status != 200:
             raise UnreadableResponse(
                 f"{path}: expected status 200, found {response.status}: {data[:200]!r}"
@@ -196,6 +198,10 @@ class LeaderLookup:
                     self._record(self.metadata.on_brokers(brokers))
         except (OSError, UnreadableResponse, UnknownTopic):
             self._suspicions[url] = self._now() + SUSPICION_SECONDS / 2
+
+
+class AccessDenied(CommandFailed):
+    """An error: the client is not known, or may not do this; another try changes nothing."""
 
 
 class UnknownTopic(Exception):

@@ -30,6 +30,7 @@ from tidemark_client.trust import LOOPBACK, is_local_tls
 STATUS_PATH = "/v1/status"
 DEFAULT_POOL = "default"
 PROBE_LIMITS = TimeLimits(2.0, 0.5)
+RESPONDS = (200, 401)
 START_SECONDS = 10.0  # as long as a command waits for a pool that starts
 START_POLL_SECONDS = 0.2
 
@@ -169,10 +170,13 @@ async def _started_brokers(
 
 
 async def _responses(url: str) -> bool:
-    """Return whether a broker's HTTP API responds; it is active a moment before that."""
+    """Return whether a broker's HTTP API responds; it is active a moment before that.
+
+    One that asks for a token does.
+    """
     session = HttpSession(authenticates=True)
     try:
-        return (await session.get(f"{url}/brokers", PROBE_LIMITS)).status == 200
+        return (await session.get(f"{url}/brokers", PROBE_LIMITS)).status in RESPONDS
     except OSError:  # a timeout is one too
         return False
     finally:

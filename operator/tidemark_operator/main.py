@@ -65,6 +65,7 @@ from tidemark_operator.resources.pod_template import USER_ID
 from tidemark_operator.security.broker_trust import BrokerTrust
 from tidemark_operator.security.credentials import CREDENTIALS_LABEL, CredentialSecrets
 from tidemark_operator.security.kubernetes_clients import KubernetesClients
+from tidemark_operator.security.operator_token import OperatorTokens
 from tidemark_operator.security.subject_access_review import (
     SubjectAccessReviews,
     kubernetes_review,
@@ -227,8 +228,11 @@ class Operator:
             SubjectAccessReviews(kubernetes_review(store), now_ms=MonotonicClock().now_ms),
             self.controller,
         )
+        self.operator_tokens = OperatorTokens(time.time)
         self.live_pools = LivePools(
-            self.controller, wall_clock_ms=wall_clock_ms, reads=BrokerReads(trust)
+            self.controller,
+            wall_clock_ms=wall_clock_ms,
+            reads=BrokerReads(trust, self.operator_tokens.authorization),
         )
         self.events = EventRecorder(store, self.controller, now_ms=wall_clock_ms)
         self._queue = WorkQueue()
@@ -383,7 +387,7 @@ def _client_reviews(
     )
     salt_key = hashlib.sha256(f"tidemark {settings.namespace}".encode()).digest()
     clients = KubernetesClients(operator.security.tokens, credentials)
-    return ClientReviews(operator.controller, clients, salt_key=salt_key)
+    return ClientReviews(operator.controller, clients, operator.operator_tokens, salt_key=salt_key)
 
 
 async def _until_stopped(

@@ -1,6 +1,7 @@
 """`tidemark chaos run --on dev`: asks for consent, strikes that cluster alone, and leaves it."""
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,9 +35,17 @@ spec:
 """
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with running(tmp_path_factory.mktemp("dev")) as found:
+@pytest.fixture(scope="module", params=["plain", "closed"])
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[LocalCluster]:
+    data = tmp_path_factory.mktemp("dev")
+    closed = {
+        "is_tls": True,
+        "arguments": ("--auth",),
+        "environment": {"XDG_STATE_HOME": str(tmp_path_factory.mktemp("state"))},
+    }
+    with running(data, **(closed if request.param == "closed" else {})) as found:
         found.wait_until_in_sync()
         yield found
 
@@ -48,14 +57,25 @@ def topics_of(cluster: LocalCluster) -> list[str]:
 
 
 def chaos(
-    action: str, directory: Path, data: Path, *more: str, topic: str = "guest", kind: str = "kill"
+    action: str,
+    directory: Path,
+    cluster: LocalCluster,
+    *more: str,
+    topic: str = "guest",
+    kind: str = "kill",
+    data: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     file = directory / "guest.yaml"
     file.write_text(TEXT.format(topic=topic, kind=kind))
     command = (TIDEMARK, "chaos", action, "-f", str(file), "--out", str(directory / "out"))
-    on = ("--on", "dev", "--data-dir", str(data))
+    on = ("--on", "dev", "--data-dir", str(data or cluster.data_dir))
     return subprocess.run(
-        (*command, *on, *more), cwd=ROOT, capture_output=True, text=True, timeout=280
+        (*command, *on, *more),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env=os.environ | cluster.environment,
     )
 
 
@@ -64,14 +84,14 @@ def test_a_running_cluster_is_struck_with_consent_and_left_as_it_was(
 ) -> None:
     assert cluster.process is not None
     before = cluster.pool()
-    ended = chaos("run", tmp_path, cluster.data_dir)
+    ended = chaos("run", tmp_path, cluster)
     assert ended.returncode == 2
     assert CONSENT in ended.stderr
     assert [each["pid"] for each in cluster.pool()["brokers"]] == [
         each["pid"] for each in before["brokers"]
     ], "without consent nothing is struck"
 
-    ended = chaos("run", tmp_path, cluster.data_dir, CONSENT)
+    ended = chaos("run", tmp_path, cluster, CONSENT)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     report = json.loads((tmp_path / "out" / "report.json").read_bytes())
     events = map(decode_event, (tmp_path / "out" / EVENTS).read_bytes().splitlines())
@@ -87,14 +107,14 @@ def test_a_running_cluster_is_struck_with_consent_and_left_as_it_was(
 
 
 def test_what_would_not_be_its_own_is_rejected(cluster: LocalCluster, tmp_path: Path) -> None:
-    ended = chaos("run", tmp_path, cluster.data_dir, CONSENT, topic="orders")
+    ended = chaos("run", tmp_path, cluster, CONSENT, topic="orders")
     assert ended.returncode == 2
     assert "no topic orders" in ended.stderr
     assert topics_of(cluster) == ["orders"]
-    ended = chaos("check", tmp_path, cluster.data_dir, kind="disk-full")
+    ended = chaos("check", tmp_path, cluster, kind="disk-full")
     assert ended.returncode == 2
     assert "disk-full without a time cannot be undone" in ended.stderr
     assert "its brokers have no volumes of their own" in ended.stderr
-    ended = chaos("check", tmp_path, tmp_path)
+    ended = chaos("check", tmp_path, cluster, data=tmp_path)
     assert ended.returncode == 2
     assert "expected a running `tidemark dev` with the data directory" in ended.stderr

@@ -20,7 +20,11 @@ POOL = {
     "apiVersion": "tidemark.dev/v1alpha1",
     "kind": "BrokerPool",
     "metadata": {"name": "default"},
-    "spec": {"replicas": 3, "storage": {"size": "1Gi"}, "security": OPEN},
+    "spec": {
+        "replicas": 3,
+        "storage": {"size": "1Gi"},
+        "security": {"tls": {"mode": "Required"}, "authentication": "kubernetes"},
+    },
 }
 WORKLOAD = {
     "partitions": 2,

@@ -105,8 +105,8 @@ def test_a_process_that_answers_for_its_former_self_says_that_the_former_is_gone
     async def scenario() -> None:
         probe = HttpProbe(2000)
         async with answering('{"incarnation": "0-b"}') as endpoints:
-            assert await probe(endpoints, "0-a") is ProbeVerdict.REFUSED
-            assert await probe(endpoints, "0-b") is ProbeVerdict.ALIVE
+            assert await probe(POOL, BrokerId(0), endpoints, "0-a") is ProbeVerdict.REFUSED
+            assert await probe(POOL, BrokerId(0), endpoints, "0-b") is ProbeVerdict.ALIVE
 
     run(scenario)
 

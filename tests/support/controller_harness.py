@@ -161,7 +161,9 @@ class FakeProbe:
         self.requested: list[str] = []
         self.was_asked = asyncio.Event()
 
-    async def __call__(self, endpoints: Endpoints, incarnation: str) -> ProbeVerdict:
+    async def __call__(
+        self, pool: str, broker_id: BrokerId, endpoints: Endpoints, incarnation: str
+    ) -> ProbeVerdict:
         self.requested.append(incarnation)
         self.was_asked.set()
         return self.verdicts.get(incarnation, ProbeVerdict.ALIVE)

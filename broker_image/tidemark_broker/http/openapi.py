@@ -26,6 +26,7 @@ from tidemark_broker.http.consumers import schemas as consumers
 from tidemark_broker.http.group_routes import GroupRoutes, GroupsDocument
 from tidemark_broker.http.operations import PATH_PARAMETERS, Operation, Parameter, RequestBody
 from tidemark_broker.http.problems import PROBLEM_TYPE, HttpProblem, malformed
+from tidemark_broker.http.response import ClientGone
 from tidemark_broker.http.routes import Route
 from tidemark_broker.http.validation_details import validation_detail
 
@@ -218,6 +219,9 @@ def _use_problems(api: FastAPI) -> None:
         headers["content-type"] = answer.content_type.decode()
         return Response(answer.body, answer.status, headers)
 
+    async def on_client_gone(request: Request, error: Exception) -> Response:
+        return Response(status_code=400)  # for the metrics: no client reads it
+
     async def on_invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         return await on_problem(request, malformed(validation_detail(error.errors()[0])))
@@ -232,6 +236,7 @@ def _use_problems(api: FastAPI) -> None:
         return response
 
     api.add_exception_handler(HttpProblem, on_problem)
+    api.add_exception_handler(ClientGone, on_client_gone)
     api.add_exception_handler(RequestValidationError, on_invalid)
     api.add_exception_handler(HTTPException, on_http_error)
 

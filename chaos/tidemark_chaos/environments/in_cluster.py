@@ -6,15 +6,17 @@ by it and deleted with its records. The state of topics and brokers comes from t
 
 import asyncio
 import contextlib
+import os
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import aiohttp
 import msgspec
 from tidemark_client.cluster_status import ClusterStatus, status_of_objects
 from tidemark_client.errors import CommandFailed
+from tidemark_client.trust import CA_FILE_VARIABLE
 from tidemark_client.waiting import until
 
 from tidemark_chaos.environments import child_processes
@@ -58,7 +60,7 @@ class InCluster:
         self._directory = directory
         self._operator_namespace = operator_namespace
         self._events = directory / "workload.ndjson"
-        self._server = f"http://{self._pool}-bootstrap:8080"
+        self._server = bootstrap_url(self._pool, os.environ)
         self.topic_name = self._workload.topic
         self.opening = f"Pool {self._pool} of namespace {api.namespace}."
         self._objects: dict[str, dict[str, Manifest]] = {kind: {} for kind in KINDS}
@@ -342,6 +344,13 @@ class InCluster:
 
     def _pod(self, broker_id: int) -> str:
         return f"{self._pool}-{broker_id}"
+
+
+def bootstrap_url(pool: str, environment: Mapping[str, str]) -> str:
+    """Return the address of a pool's brokers; only one with TLS has authorities to trust."""
+    ca_file = environment.get(CA_FILE_VARIABLE, "")
+    scheme = "https" if ca_file and Path(ca_file).is_file() else "http"
+    return f"{scheme}://{pool}-bootstrap:8080"
 
 
 def broker_labels(pool: str) -> str:

@@ -6,18 +6,22 @@ the topic of the workload is deleted after a run that passed.
 """
 
 import asyncio
+import os
 import signal
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
 from tidemark_client.cluster_status import ClusterStatus
+from tidemark_client.credentials import TOKEN_FILE
 from tidemark_client.errors import EXIT_USAGE, CommandFailed
 from tidemark_client.http_session import HttpSession, TimeLimits
 from tidemark_client.local_secret import person_headers
 from tidemark_client.manifests import apply_at_controller, read_manifests
 from tidemark_client.targets import controller_status
+from tidemark_client.trust import is_local_tls
 
 from tidemark_chaos.environments import child_processes
 from tidemark_chaos.environments.chaos_environment import Notify
@@ -67,9 +71,10 @@ async def find_cluster(data: Path) -> RunningCluster:
         parent = child_processes.parent_of(pid) if address else None
         if parent is None or parent <= 1:  # a broker whose controller is gone is about to end
             continue
-        url = f"http://{address}"
+        url = controller_url(address)
         status = await _status(url)
         if status is not None:
+            use_admin_token(data, os.environ)
             return RunningCluster(parent, url, len(status.brokers), data)
     raise CommandFailed(
         expected=f"a running `tidemark dev` with the data directory {data}",
@@ -77,6 +82,22 @@ async def find_cluster(data: Path) -> RunningCluster:
         to_do="start it, or name its data directory with --data-dir",
         exit_code=EXIT_USAGE,
     )
+
+
+def controller_url(address: str) -> str:
+    port = address.rpartition(":")[2]
+    has_tls = port.isdecimal() and is_local_tls(int(port))
+    return f"{'https' if has_tls else 'http'}://{address}"
+
+
+def use_admin_token(data: Path, environment: MutableMapping[str, str]) -> None:
+    """Let the workload authenticate as `admin` of a `tidemark dev --auth`, unless told who it is.
+
+    The commands that this process starts have its environment.
+    """
+    token_file = data / "tokens" / "admin"
+    if not environment.get(TOKEN_FILE) and token_file.is_file():
+        environment[TOKEN_FILE] = str(token_file)
 
 
 def not_possible(spec: ExperimentSpec) -> list[str]:

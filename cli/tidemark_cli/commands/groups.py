@@ -16,7 +16,7 @@ from tidemark_client.client import TidemarkClient
 from tidemark_client.cluster_status import KafkaAddress, read_broker_addresses
 from tidemark_client.credentials import authorization
 from tidemark_client.errors import EXIT_OK, EXIT_USAGE, CommandFailed, not_found
-from tidemark_client.leader_lookup import NoResponse, UnknownTopic
+from tidemark_client.leader_lookup import AccessDenied, NoResponse, UnknownTopic
 from tidemark_client.metadata import UnreadableResponse
 from tidemark_client.outcomes import BrokerError, OffsetRange
 from tidemark_client.targets import find_brokers, find_target
@@ -38,6 +38,7 @@ from tidemark_cli.terminal_text import visible
 
 HELP = "list consumer groups; describe one, reset its offsets or delete it"
 RESPONSE_SECONDS = 5.0
+FORBIDDEN = 403
 SENTENCES = {
     "list": "list the groups, same as `tidemark groups`",
     "describe": "show members and lag of a group, same as `tidemark groups GROUP`",
@@ -273,6 +274,8 @@ async def _groups(brokers: dict[int, str]) -> tuple[tuple[GroupView, ...], list[
             context = tls_context(url) or True
             try:
                 async with session.get(f"{url}/groups?of=broker", ssl=context) as response:
+                    if response.status == FORBIDDEN:
+                        raise AccessDenied(str((await response.json(content_type=None))["detail"]))
                     response.raise_for_status()
                     groups, is_loading = read_groups(await response.json())
             except (aiohttp.ClientError, TimeoutError, OSError, UnreadableResponse) as error:

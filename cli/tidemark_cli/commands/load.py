@@ -14,6 +14,7 @@ from tidemark_chaos.workload import WorkloadRun, WorkloadSettings, stop_when
 from tidemark_chaos.workload_log import Event, Finished, encode_event
 from tidemark_client.client import ClientSettings, TidemarkClient
 from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
+from tidemark_client.leader_lookup import AccessDenied
 from tidemark_client.outcomes import BrokerError
 from tidemark_client.targets import find_brokers
 
@@ -154,6 +155,8 @@ async def _partitions_served(client: TidemarkClient, arguments: argparse.Namespa
             for partition in range(count):
                 await client.offsets(arguments.topic, partition)
             return count
+        except AccessDenied:
+            raise
         except (CommandFailed, BrokerError) as error:
             if asyncio.get_running_loop().time() >= deadline:
                 if isinstance(error, CommandFailed):

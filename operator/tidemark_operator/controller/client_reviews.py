@@ -32,6 +32,7 @@ from tidemark_protocol.topic_messages import RequestingBroker
 from tidemark_operator.controller.broker_call import BrokerCall, broker_call
 from tidemark_operator.controller.service import ControllerService, NotController
 from tidemark_operator.security.clients import ClientDirectory, ReviewUnavailable
+from tidemark_operator.security.operator_token import OperatorTokens
 from tidemark_operator.security.scram_keys import HASHES, ScramKeys, scram_keys
 
 MAX_DERIVED = 10_000  # keys of SCRAM users
@@ -42,11 +43,17 @@ Response = TypeVar("Response", ReviewTokenResponse, ScramCredentialResponse)
 
 class ClientReviews:
     def __init__(
-        self, controller: ControllerService, clients: ClientDirectory, *, salt_key: bytes
+        self,
+        controller: ControllerService,
+        clients: ClientDirectory,
+        operator_tokens: OperatorTokens,
+        *,
+        salt_key: bytes,
     ) -> None:
         """Create it; `salt_key` is the same for all controllers of the installation."""
         self._controller = controller
         self._clients = clients
+        self._operator_tokens = operator_tokens
         self._salt_key = salt_key
         self._unknown_password = secrets.token_urlsafe(24)  # the password of unknown users
         self._derived: dict[bytes, ScramKeys] = {}
@@ -55,9 +62,12 @@ class ClientReviews:
         async def reviewed() -> ReviewTokenResponse:
             if len(request.token) > MAX_TOKEN_BYTES:
                 return ReviewTokenResponse(ErrorCode.NONE, message="it is too long")
-            found = await self._clients.review_token(
-                request.broker.pool, request.token, source=_source(request.broker)
-            )
+            pool, broker_id = request.broker.pool, request.broker.broker_id
+            found = self._operator_tokens.review(pool, broker_id, request.token)
+            if found is None:
+                found = await self._clients.review_token(
+                    pool, request.token, source=_source(request.broker)
+                )
             return ReviewTokenResponse(
                 ErrorCode.NONE,
                 message=found.reason,

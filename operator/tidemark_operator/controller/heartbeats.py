@@ -8,13 +8,12 @@ it is answered a broker sends nothing, and would be silent through no fault of i
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from uuid import UUID
 
 from tidemark_protocol.controller_messages import (
-    Endpoints,
     HeartbeatRequest,
     HeartbeatResponse,
     RegisterRequest,
@@ -41,7 +40,7 @@ from tidemark_operator.controller.core.timeline import (
 from tidemark_operator.controller.core.views import StateChange
 from tidemark_operator.controller.long_polls import LongPoll, LongPolls
 from tidemark_operator.controller.pool_loop import PoolLoop
-from tidemark_operator.controller.probe import ProbeVerdict
+from tidemark_operator.controller.probe import Probe, ProbeVerdict
 from tidemark_operator.controller.requested_transitions import RequestedTransitions, failed_replicas
 from tidemark_operator.store.object_store import ObjectStore
 
@@ -68,7 +67,7 @@ class PoolEnvironment:
     settings: ControllerSettings
     now_ms: Callable[[], int]
     wall_clock_ms: Callable[[], int]
-    probe: Callable[[Endpoints, str], Awaitable[ProbeVerdict]]
+    probe: Probe
     tasks: Tasks
     on_change: Callable[[StateChange], None]
     new_uuid: Callable[[], UUID]
@@ -416,7 +415,12 @@ class Heartbeats:
         pause_ms = FIRST_PROBE_PAUSE_MS
         try:
             while self._now_ms() < deadline_ms:
-                verdict = await self._probe(suspected.endpoints, suspected.incarnation)
+                verdict = await self._probe(
+                    self.decisions.state.pool,
+                    broker_id,
+                    suspected.endpoints,
+                    suspected.incarnation,
+                )
                 record = self.decisions.state.brokers.get(broker_id)
                 if record is None or record.broker_epoch != broker_epoch or not record.is_live:
                     return

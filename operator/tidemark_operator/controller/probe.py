@@ -1,7 +1,8 @@
 """Probe a suspected broker by HTTP GET /healthz at its own address (S19).
 
 Never by a Service or a name. A refused connection, or a response of another incarnation, is a
-refusal; no response in time, or any other failure, is not conclusive.
+refusal; no response in time, a certificate of another broker, or any other failure is not
+conclusive.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from typing import Protocol
 import aiohttp
 import msgspec
 from tidemark_protocol.controller_messages import Endpoints
+from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.security.broker_trust import BrokerTrust
 
@@ -24,7 +26,9 @@ class ProbeVerdict(Enum):
 
 
 class Probe(Protocol):
-    async def __call__(self, endpoints: Endpoints, incarnation: str) -> ProbeVerdict: ...
+    async def __call__(
+        self, pool: str, broker_id: BrokerId, endpoints: Endpoints, incarnation: str
+    ) -> ProbeVerdict: ...
 
 
 class HttpProbe:
@@ -34,14 +38,17 @@ class HttpProbe:
         self._timeout_ms = timeout_ms
         self._trust = trust or BrokerTrust()
 
-    async def __call__(self, endpoints: Endpoints, incarnation: str) -> ProbeVerdict:
+    async def __call__(
+        self, pool: str, broker_id: BrokerId, endpoints: Endpoints, incarnation: str
+    ) -> ProbeVerdict:
         url = f"{self._trust.http_url(endpoints)}/healthz"
+        options = self._trust.options(pool, broker_id, endpoints)
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
                 # A connection of its own: a pooled one would say how things were.
                 async with (
                     aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as http,
-                    http.get(url, **self._trust.options(endpoints)) as response,
+                    http.get(url, **options) as response,
                 ):
                     body = b""
                     async for chunk in response.content.iter_any():

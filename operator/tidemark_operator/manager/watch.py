@@ -9,9 +9,7 @@ controller writes them; a sweep finds one that is deleted by hand (S12). If kopf
 called and the process has to end: without watches it would miss every change.
 """
 
-import asyncio
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +25,7 @@ from tidemark_operator.api.kinds import (
     Object,
     ResourceKind,
 )
+from tidemark_operator.manager.kopf_watch import KopfWatch, new_registry
 from tidemark_operator.manager.leadership import BrokerFailure
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.resources.audit_job import JOB_SELECTOR
@@ -43,7 +42,7 @@ class ObjectEvent:
     is_deleted: bool  # `item` is then as it was
 
 
-class ClusterWatch:
+class ClusterWatch(KopfWatch):
     """Run the watches; the `on_...` callbacks are called in kopf's thread and must not block.
 
     `on_object` receives Topics and BrokerPools, `on_pod` the brokers' pods.
@@ -59,45 +58,21 @@ class ClusterWatch:
         on_trouble: Callable[[BrokerFailure], None],
         on_end: Callable[[BaseException | None], None],
     ) -> None:
-        self._namespaces = namespaces
+        super().__init__(namespaces, on_end, is_clusterwide=not namespaces)
         self._on_object = on_object
         self._on_pod = on_pod
         self._on_key = on_key
         self._on_trouble = on_trouble
-        self._on_end = on_end
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self, timeout_s: float = 5.0) -> None:
-        """Stop the watches, blocking for `timeout_s` at most; the thread is a daemon."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout_s)
-
-    def _run(self) -> None:
-        error: BaseException | None = None
-        try:
-            asyncio.run(
-                kopf.operator(
-                    registry=self._registry(),
-                    settings=watch_settings(),
-                    clusterwide=not self._namespaces,
-                    namespaces=self._namespaces,
-                    standalone=True,
-                    stop_flag=self._stop,
-                )
-            )
-        except BaseException as problem:  # a driver's top: whatever ended it is passed on
-            error = problem
-        self._on_end(error)
+    def _selectors(self) -> dict[tuple[str, str], str]:
+        return {
+            ("v1", "pods"): BROKER_SELECTOR,
+            ("v1", "persistentvolumeclaims"): BROKER_SELECTOR,
+            ("batch/v1", "jobs"): JOB_SELECTOR,
+        }
 
     def _registry(self) -> kopf.OperatorRegistry:
-        registry = kopf.OperatorRegistry()
-        kopf.on.login(id="account", registry=registry)(kopf.login_with_service_account)
-        kopf.on.login(id="kubeconfig", registry=registry)(kopf.login_with_kubeconfig)
+        registry = new_registry()
 
         @kopf.on.event(TIDEMARK_GROUP, TOPIC.version, TOPIC.plural, registry=registry)
         async def on_topic(event: kopf.RawEvent, **_: Any) -> None:
@@ -170,22 +145,3 @@ def _trouble_reason(event_type: str | None, pod: Object) -> str | None:
     if "deletionTimestamp" in pod["metadata"]:
         return "PodDeleted"
     return None
-
-
-def watch_settings() -> kopf.OperatorSettings:
-    settings = kopf.OperatorSettings()
-    settings.scanning.disabled = True  # no watch of CRDs and namespaces: fewer rights
-    settings.peering.standalone = True  # a Lease decides who leads
-    settings.posting.enabled = False
-    settings.watching.server_timeout = 300
-    settings.watching.client_timeout = 330
-    settings.watching.connect_timeout = 10
-    # Bookmarks come every minute: a watch that is silent for longer is dead.
-    settings.watching.inactivity_timeout = 70
-    # Lists in pieces: decoding a large one holds the GIL, and the controller's loop with it.
-    settings.watching.chunk_size = 100
-    settings.watching.label_selectors["v1", "pods"] = BROKER_SELECTOR
-    settings.watching.label_selectors["v1", "persistentvolumeclaims"] = BROKER_SELECTOR
-    settings.watching.label_selectors["batch/v1", "jobs"] = JOB_SELECTOR
-    settings.networking.request_timeout = 30
-    return settings

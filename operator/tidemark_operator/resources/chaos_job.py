@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 
+from tidemark_protocol.access_messages import pool_audience
+
 from tidemark_operator.api.chaos_experiment import ChaosExperiment
 from tidemark_operator.api.kinds import CHAOS_EXPERIMENT, JOB, Object
 from tidemark_operator.resources.names import MANAGED_BY
 from tidemark_operator.resources.pod_template import restricted_container, restricted_pod
+from tidemark_operator.resources.secret import POOL_BUNDLE_KEY, trust_name
 
 EXPERIMENT_LABEL = "tidemark.dev/chaos-experiment"
 UID_LABEL = "tidemark.dev/chaos-uid"  # of the experiment: a later one may have the same name
@@ -13,6 +16,10 @@ CONTAINER = "chaos"
 GRACE_SECONDS = 45  # to resume brokers and delete the topic after SIGTERM
 HEAL_ATTEMPTS_MORE = 4
 HEAL_SECONDS = 300
+TOKEN_DIRECTORY = "/var/run/secrets/tidemark"
+TOKEN_PATH = "token"
+TOKEN_SECONDS = 3600  # renewed by the kubelet
+TRUST_DIRECTORY = "/var/run/tidemark/trust"
 KEPT_SECONDS = 600  # a heal Job that its controller could not delete
 # What kopf watches Jobs by, on the server's side.
 JOB_SELECTOR = f"app.kubernetes.io/managed-by={MANAGED_BY},app.kubernetes.io/component=chaos"
@@ -70,6 +77,7 @@ def run_job(experiment: ChaosExperiment, settings: ChaosJobSettings) -> Object:
         "blockOwnerDeletion": True,
     }
     manifest = _job(experiment, run_name(experiment.name), "run", settings)
+    _add_credentials(manifest["spec"]["template"]["spec"], experiment)
     manifest["metadata"]["ownerReferences"] = [owner]
     # A pod that is being deleted still runs, so it is not replaced.
     manifest["spec"] |= {"backoffLimit": 0, "podReplacementPolicy": "Failed"}
@@ -88,6 +96,32 @@ def heal_job(experiment: ChaosExperiment, settings: ChaosJobSettings) -> Object:
         "ttlSecondsAfterFinished": KEPT_SECONDS,
     }
     return manifest
+
+
+def _add_credentials(pod: Object, experiment: ChaosExperiment) -> None:
+    """Let the workload authenticate at brokers, and trust them, in a pool that asks for that.
+
+    In a plain pool the token is not asked for, and there is no ConfigMap of trusted authorities.
+    """
+    pool = experiment.spec.pool
+    token: Object = {
+        "path": TOKEN_PATH,
+        "audience": pool_audience(f"{experiment.namespace}/{pool}"),
+        "expirationSeconds": TOKEN_SECONDS,
+    }
+    pod["volumes"] += [
+        {"name": "token", "projected": {"sources": [{"serviceAccountToken": token}]}},
+        {"name": "trust", "configMap": {"name": trust_name(pool), "optional": True}},
+    ]
+    (container,) = pod["containers"]
+    container["volumeMounts"] += [
+        {"name": "token", "mountPath": TOKEN_DIRECTORY, "readOnly": True},
+        {"name": "trust", "mountPath": TRUST_DIRECTORY, "readOnly": True},
+    ]
+    container["env"] += [
+        {"name": "TIDEMARK_TOKEN_FILE", "value": f"{TOKEN_DIRECTORY}/{TOKEN_PATH}"},
+        {"name": "TIDEMARK_CA_FILE", "value": f"{TRUST_DIRECTORY}/{POOL_BUNDLE_KEY}"},
+    ]
 
 
 def _job(experiment: ChaosExperiment, name: str, action: str, settings: ChaosJobSettings) -> Object:

@@ -21,6 +21,7 @@ from tidemark_operator.controller.service import (
 from tidemark_operator.manager.lease_thread import LeaderOnLoop
 from tidemark_operator.store.lease import ControllerLease, LeaseSettings
 from tidemark_protocol.controller_messages import Endpoints
+from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.loop_lag import LoopLag
 
 from tests.simulation.clients.desired_topics import keep_topics
@@ -54,7 +55,9 @@ class MessageProbe:
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
 
-    async def __call__(self, endpoints: Endpoints, incarnation: str) -> ProbeVerdict:
+    async def __call__(
+        self, pool: str, broker_id: BrokerId, endpoints: Endpoints, incarnation: str
+    ) -> ProbeVerdict:
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
                 body = await request(endpoints.host, endpoints.http_port, HEALTH_PATH, b"")

@@ -72,6 +72,7 @@ from tidemark_operator.security.local_users import (
     create_users,
     salt_key_of,
 )
+from tidemark_operator.security.operator_token import OperatorTokens
 from tidemark_operator.security.plan_certificates import Lives
 from tidemark_operator.security.rejections import RejectionLog
 from tidemark_operator.security.subject_access_review import SubjectAccessReviews
@@ -199,10 +200,11 @@ class LocalCluster:
             ),
             self.controller,
         )
+        self._operator_tokens = OperatorTokens(time.time)
         self._live_pools = LivePools(
             self.controller,
             wall_clock_ms=wall_clock_ms,
-            reads=BrokerReads(trust, self._authorization_at_brokers),
+            reads=BrokerReads(trust, self._operator_tokens.authorization),
         )
         self.runtime = ProcessesRuntime(
             ProcessSettings(
@@ -306,7 +308,9 @@ class LocalCluster:
     def _more_calls(self) -> dict[str, BrokerCall]:
         data_dir = self._settings.data_dir
         users = LocalUsers(data_dir)
-        reviews = ClientReviews(self.controller, users, salt_key=salt_key_of(data_dir))
+        reviews = ClientReviews(
+            self.controller, users, self._operator_tokens, salt_key=salt_key_of(data_dir)
+        )
         admin = TopicAdmin(self._indexed, self.controller)
         certificates = {} if self._tls is None else self._tls.calls()
         return {
@@ -347,12 +351,6 @@ class LocalCluster:
         add_web_routes(app, self.controller, self._live_pools, kills=kills)
         if has_actions:
             add_action_routes(app, self.controller, self._store, self.runtime)
-
-    def _authorization_at_brokers(self) -> dict[str, str]:
-        """Return the header by which the live page reads from brokers: it is the user `admin`."""
-        if not self._settings.authenticates:
-            return {}
-        return {"Authorization": f"Bearer {self._admin_token.read_text()}"}
 
     @property
     def _admin_token(self) -> Path:

@@ -9,7 +9,6 @@ from http import HTTPStatus
 
 import aiohttp
 from tidemark_protocol.condition_reasons import LASTING_REASONS
-from tidemark_protocol.controller_messages import Endpoints
 
 from tidemark_operator.api.kinds import BROKER_POOL, TOPIC, Object
 from tidemark_operator.controller.core.views import BrokerView
@@ -50,7 +49,7 @@ class Readiness:
         return f"{up} of {wanted} brokers up{waiting}"
 
 
-async def answers(endpoints: Endpoints, trust: BrokerTrust) -> bool:
+async def answers(pool: str, view: BrokerView, trust: BrokerTrust) -> bool:
     """Return whether a broker's HTTP API is loaded, which is a moment after it is active.
 
     One that asks for a token is.
@@ -60,7 +59,8 @@ async def answers(endpoints: Endpoints, trust: BrokerTrust) -> bool:
         async with (
             aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
             session.get(
-                f"{endpoints.advertised_http_url}/brokers", **trust.options(endpoints)
+                f"{view.endpoints.advertised_http_url}/brokers",
+                **trust.options(pool, view.broker_id, view.endpoints),
             ) as response,
         ):
             return response.status in (HTTPStatus.OK, HTTPStatus.UNAUTHORIZED)
@@ -74,10 +74,11 @@ async def readiness_of(
     pools = []
     for pool in await store.list(BROKER_POOL, NAMESPACE):
         name = str(pool["metadata"]["name"])
+        key = f"{NAMESPACE}/{name}"
         views: tuple[BrokerView, ...] = ()
         with contextlib.suppress(NotController):
-            views = controller.brokers(f"{NAMESPACE}/{name}")
-        active = [view for view in views if view.is_active and await answers(view.endpoints, trust)]
+            views = controller.brokers(key)
+        active = [view for view in views if view.is_active and await answers(key, view, trust)]
         pools.append(PoolReadiness(name, int(pool["spec"].get("replicas", 1)), tuple(active)))
     topics = await store.list(TOPIC, NAMESPACE)
     states = [(_topic_name(topic), _ready(topic)) for topic in topics]

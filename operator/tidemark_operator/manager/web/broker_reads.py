@@ -8,11 +8,12 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import islice, zip_longest
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import aiohttp
 import msgspec
+from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import PartitionState
 from yarl import URL
@@ -70,6 +71,14 @@ class Groups(msgspec.Struct):
 Read = TypeVar("Read", Replica, Groups)
 
 
+class Target(NamedTuple):
+    """A broker that is asked."""
+
+    pool: str
+    broker_id: BrokerId
+    endpoints: Endpoints
+
+
 FindTopic = Callable[[str], TopicView | None]
 
 
@@ -77,12 +86,9 @@ class BrokerReads:
     def __init__(
         self,
         trust: BrokerTrust | None = None,
-        authorization: Callable[[], Mapping[str, str]] = dict,
+        authorization: Callable[[str, BrokerId], Mapping[str, str]] = lambda pool, broker_id: {},
     ) -> None:
-        """Create it; `authorization` returns the header of a request to a broker, if it needs one.
-
-        It is called for each request.
-        """
+        """Create it; `authorization` returns the header of a request to a broker of a pool."""
         self._trust = trust or BrokerTrust()
         self._authorization = authorization
         self._readings: dict[tuple[object, ...], tuple[float, asyncio.Task[list[Document]]]] = {}
@@ -104,7 +110,7 @@ class BrokerReads:
             for state in view.partitions
             if first <= state.partition < first + PARTITIONS_PER_READ
         ]
-        active = _active(brokers)
+        active = _active(pool, brokers)
         key = ("replicas", pool, view.topic.topic_id, first)
 
         async def read() -> list[Document]:
@@ -114,10 +120,13 @@ class BrokerReads:
         return await self._once(key, FRESH_SECONDS, read)
 
     async def leaders(
-        self, partitions: Sequence[tuple[str, PartitionState]], brokers: Sequence[BrokerView]
+        self,
+        pool: str,
+        partitions: Sequence[tuple[str, PartitionState]],
+        brokers: Sequence[BrokerView],
     ) -> list[Replica | None]:
         """Return what the leader of each partition knows; None if it does not answer."""
-        active = _active(brokers)
+        active = _active(pool, brokers)
         led = ((topic, each.partition, active.get(each.leader)) for topic, each in partitions)
         return list(await asyncio.gather(*(self._replica(*each) for each in led)))
 
@@ -125,7 +134,7 @@ class BrokerReads:
         self, pool: str, find: FindTopic, brokers: Sequence[BrokerView], topic: str
     ) -> list[Document]:
         """Return consumer groups, with offsets of that topic or of all. Raises TooManyReads."""
-        active = _active(brokers)
+        active = _active(pool, brokers)
 
         async def read() -> list[Document]:
             return await self._groups(active, find, topic)
@@ -152,7 +161,7 @@ class BrokerReads:
         return await asyncio.shield(self._readings[key][1])
 
     async def _partition(
-        self, topic: str, state: PartitionState, active: Mapping[BrokerId, BrokerView]
+        self, topic: str, state: PartitionState, active: Mapping[BrokerId, Target]
     ) -> Document:
         found = await asyncio.gather(
             *(self._replica(topic, state.partition, active.get(i)) for i in state.replicas)
@@ -171,15 +180,13 @@ class BrokerReads:
             ],
         }
 
-    async def _replica(
-        self, topic: str, partition: int, broker: BrokerView | None
-    ) -> Replica | None:
+    async def _replica(self, topic: str, partition: int, broker: Target | None) -> Replica | None:
         path = f"/topics/{quote(topic, safe='')}/partitions/{partition}/replica"
         body = await self._get(broker, path, MAX_REPLICA_BYTES, READ_SECONDS)
         return _decoded(body, Replica)
 
     async def _groups(
-        self, active: Mapping[BrokerId, BrokerView], find: FindTopic, topic: str
+        self, active: Mapping[BrokerId, Target], find: FindTopic, topic: str
     ) -> list[Document]:
         found: Groups | None = None
         for broker in active.values():
@@ -193,7 +200,7 @@ class BrokerReads:
 
     async def _ends(
         self,
-        active: Mapping[BrokerId, BrokerView],
+        active: Mapping[BrokerId, Target],
         find: FindTopic,
         partitions: Sequence[tuple[str, int]],
     ) -> dict[tuple[str, int], int]:
@@ -209,7 +216,7 @@ class BrokerReads:
         return {each: replica.high_watermark for (each, _), replica in pairs if replica is not None}
 
     async def _get(
-        self, broker: BrokerView | None, path: str, most: int, seconds: float
+        self, broker: Target | None, path: str, most: int, seconds: float
     ) -> bytes | None:
         """Return the body of a broker's answer, or None without one in time."""
         if broker is None:
@@ -217,14 +224,14 @@ class BrokerReads:
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=CONNECTIONS)
             self._session = aiohttp.ClientSession(connector=connector, trust_env=False)
-        url = URL(f"{self._trust.http_url(broker.endpoints)}{path}", encoded=True)
-        options = self._trust.options(broker.endpoints)
+        pool, broker_id, endpoints = broker
+        url = URL(f"{self._trust.http_url(endpoints)}{path}", encoded=True)
+        options = self._trust.options(pool, broker_id, endpoints)
+        headers = self._authorization(pool, broker_id)
         try:
             async with (
                 asyncio.timeout(seconds),
-                self._session.get(
-                    url, allow_redirects=False, headers=self._authorization(), **options
-                ) as answer,
+                self._session.get(url, allow_redirects=False, headers=headers, **options) as answer,
             ):
                 if answer.status != 200:
                     return None
@@ -261,8 +268,12 @@ def _group_document(group: Group, ends: Mapping[tuple[str, int], int], topic: st
     }
 
 
-def _active(brokers: Sequence[BrokerView]) -> dict[BrokerId, BrokerView]:
-    return {view.broker_id: view for view in brokers if view.is_active}
+def _active(pool: str, brokers: Sequence[BrokerView]) -> dict[BrokerId, Target]:
+    return {
+        view.broker_id: Target(pool, view.broker_id, view.endpoints)
+        for view in brokers
+        if view.is_active
+    }
 
 
 def _decoded(body: bytes | None, kind: type[Read]) -> Read | None:

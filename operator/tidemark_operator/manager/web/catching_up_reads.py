@@ -79,7 +79,9 @@ class CatchingUp:
 
     async def _read(self) -> None:
         wanted, up = self._feed.catching_up(), self._feed.up()
-        found = await self._reads.leaders(tuple(wanted.values()), self._feed.broker_views())
+        found = await self._reads.leaders(
+            self._feed.pool, tuple(wanted.values()), self._feed.broker_views()
+        )
         now_s = asyncio.get_running_loop().time()
         progress: dict[ReplicaKey, Progress] = {}
         topics: dict[ReplicaKey, str] = {}

@@ -8,6 +8,7 @@ import pytest
 from tidemark_operator.controller.client_reviews import ClientReviews
 from tidemark_operator.controller.service import ControllerService
 from tidemark_operator.security.clients import PasswordUser, ReviewedClient, ReviewUnavailable
+from tidemark_operator.security.operator_token import OPERATOR, OperatorTokens
 from tidemark_protocol.access_messages import (
     Principal,
     ReviewPasswordRequest,
@@ -38,7 +39,12 @@ class Clients:
         return PasswordUser(ALICE, "secret") if name == "alice" else None
 
 
-def reviews(*, leads: bool = True, clients: Clients | None = None) -> ClientReviews:
+def reviews(
+    *,
+    leads: bool = True,
+    clients: Clients | None = None,
+    operator_tokens: OperatorTokens | None = None,
+) -> ClientReviews:
     views = (SimpleNamespace(broker_id=1, broker_epoch=3),)
     controller: Any = SimpleNamespace(
         is_leading=leads,
@@ -46,7 +52,8 @@ def reviews(*, leads: bool = True, clients: Clients | None = None) -> ClientRevi
         brokers=lambda pool: views if pool == "shop/default" else (),
     )
     directory = clients or Clients()
-    return ClientReviews(cast(ControllerService, controller), directory, salt_key=b"k")
+    tokens = operator_tokens or OperatorTokens(lambda: 1000.0)
+    return ClientReviews(cast(ControllerService, controller), directory, tokens, salt_key=b"k")
 
 
 def test_a_token_is_reviewed_for_a_registered_broker() -> None:
@@ -79,6 +86,17 @@ def test_only_the_leader_answers() -> None:
     request = ReviewTokenRequest(BROKER, "good")
     response = asyncio.run(reviews(leads=False).review_token(request))
     assert (response.error, response.principal) == (ErrorCode.NOT_CONTROLLER, None)
+
+
+def test_operator_is_known_at_the_broker_that_its_token_is_for() -> None:
+    tokens = OperatorTokens(lambda: 1000.0)
+    answering = reviews(operator_tokens=tokens)
+    token = tokens.authorization("shop/default", BrokerId(1))["Authorization"].split()[1]
+    response = asyncio.run(answering.review_token(ReviewTokenRequest(BROKER, token)))
+    assert (response.principal, response.expires_at_ms) == (OPERATOR, 1_200_000)
+    other = tokens.authorization("shop/default", BrokerId(2))["Authorization"].split()[1]
+    response = asyncio.run(answering.review_token(ReviewTokenRequest(BROKER, other)))
+    assert response.principal is None
 
 
 def test_without_the_api_server_nothing_is_said_of_the_client() -> None:

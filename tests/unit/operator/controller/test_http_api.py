@@ -177,6 +177,10 @@ def test_a_standby_answers_not_controller_and_names_the_leader() -> None:
 # The probe.
 
 
+async def probe(port: int, incarnation: str) -> ProbeVerdict:
+    return await HttpProbe(250)(POOL, BrokerId(0), Endpoints("127.0.0.1", 1, port, ""), incarnation)
+
+
 def probed(incarnation: str, *, answer: bytes | None) -> ProbeVerdict:
     async def scenario() -> ProbeVerdict:
         bound = listening()
@@ -193,7 +197,7 @@ def probed(incarnation: str, *, answer: bytes | None) -> ProbeVerdict:
 
         server = await asyncio.start_server(answering, sock=bound)
         try:
-            return await HttpProbe(250)(Endpoints("127.0.0.1", 1, port, ""), incarnation)
+            return await probe(port, incarnation)
         finally:
             server.close()
 
@@ -215,5 +219,5 @@ def test_a_refused_connection_is_a_refusal() -> None:
     bound = listening()
     port = bound.getsockname()[1]
     bound.close()
-    found = asyncio.run(HttpProbe(250)(Endpoints("127.0.0.1", 1, port, ""), "a"))
+    found = asyncio.run(probe(port, "a"))
     assert found is ProbeVerdict.REFUSED

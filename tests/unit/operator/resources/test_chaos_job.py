@@ -24,7 +24,7 @@ def experiment() -> ChaosExperiment:
         "apiVersion": "tidemark.dev/v1alpha1",
         "kind": "ChaosExperiment",
         "metadata": {"name": "one", "namespace": "shop", "uid": "u1"},
-        "spec": {"rounds": 1, "faults": [{"kind": "kill"}]},
+        "spec": {"pool": "main", "rounds": 1, "faults": [{"kind": "kill"}]},
     }
     return parsed(ChaosExperiment, item)
 
@@ -59,7 +59,27 @@ def test_a_pod_has_the_runners_account_and_the_restricted_profile() -> None:
     assert (container["image"], container["imagePullPolicy"]) == ("image:1", "Always")
     assert container["resources"] == RESOURCES
     environment = {each["name"]: each.get("value") for each in container["env"]}
-    assert environment == {"POD_NAMESPACE": None, "OPERATOR_NAMESPACE": "system"}
+    assert environment == {
+        "POD_NAMESPACE": None,
+        "OPERATOR_NAMESPACE": "system",
+        "TIDEMARK_TOKEN_FILE": "/var/run/secrets/tidemark/token",
+        "TIDEMARK_CA_FILE": "/var/run/tidemark/trust/ca.crt",
+    }
+
+
+def test_run_has_a_token_for_its_pool_and_the_authorities_of_a_tls_pool() -> None:
+    pod = run_job(experiment(), SETTINGS)["spec"]["template"]["spec"]
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    (source,) = volumes["token"]["projected"]["sources"]
+    assert source["serviceAccountToken"]["audience"] == "tidemark/shop/main"
+    assert volumes["trust"]["configMap"] == {"name": "main-trust", "optional": True}
+    mounts = {each["name"]: each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
+    assert mounts.keys() == volumes.keys()
+
+
+def test_healing_has_no_token_of_a_client() -> None:
+    pod = heal_job(experiment(), SETTINGS)["spec"]["template"]["spec"]
+    assert [each["name"] for each in pod["volumes"]] == ["tmp"]
 
 
 def test_jobs_and_pods_are_found_by_labels() -> None:

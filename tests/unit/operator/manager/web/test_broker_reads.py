@@ -179,7 +179,7 @@ def test_leaders_say_how_far_their_followers_are() -> None:
             "of_a_newer_version": 1,
         }
         away = replace(partition(2), leader=BrokerId(9))
-        found = await reads.leaders([("orders", partition(0)), ("orders", away)], views)
+        found = await reads.leaders("p", [("orders", partition(0)), ("orders", away)], views)
         assert found == [Replica(0, 50, 60, [Follower(1, 30)]), None]
         assert brokers.asked == ["/topics/orders/partitions/0/replica"]
 
@@ -188,7 +188,7 @@ def test_leaders_say_how_far_their_followers_are() -> None:
 
 def test_leader_of_an_earlier_version_says_nothing_about_followers() -> None:
     async def scenario(brokers: Brokers, reads: BrokerReads, views: Any) -> None:
-        (found,) = await reads.leaders([("orders", partition(0))], views)
+        (found,) = await reads.leaders("p", [("orders", partition(0))], views)
         assert found == Replica(0, 50, 60, [])
 
     run(scenario)
