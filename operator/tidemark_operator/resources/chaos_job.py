@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from tidemark_operator.api.chaos_experiment import ChaosExperiment
 from tidemark_operator.api.kinds import CHAOS_EXPERIMENT, JOB, Object
 from tidemark_operator.resources.names import MANAGED_BY
-from tidemark_operator.resources.pod_template import restricted_container, restricted_pod
+from tidemark_operator.resources.pod_template import (
+    USER_ID,
+    pull_secrets,
+    restricted_container,
+    restricted_pod,
+)
 
 EXPERIMENT_LABEL = "tidemark.dev/chaos-experiment"
 UID_LABEL = "tidemark.dev/chaos-uid"  # of the experiment: a later one may have the same name
@@ -25,6 +30,8 @@ class ChaosJobSettings:
     service_account: str  # of the namespace of the experiment
     operator_namespace: str
     resources: Object
+    image_pull_secrets: tuple[Object, ...] = ()
+    user_id: int | None = USER_ID  # None: the platform assigns one
 
 
 def run_name(experiment: str) -> str:
@@ -114,7 +121,8 @@ def _job(experiment: ChaosExperiment, name: str, action: str, settings: ChaosJob
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "enableServiceLinks": False,
-        "securityContext": restricted_pod(),
+        "securityContext": restricted_pod(settings.user_id),
+        **pull_secrets(settings.image_pull_secrets),
         "containers": [container],
         "volumes": [{"name": "tmp", "emptyDir": {}}],
     }
