@@ -24,6 +24,7 @@ from tidemark_operator.manager.json_log import set_up
 from tidemark_operator.reconcile.chaos.reconciler import ChaosReconciler
 from tidemark_operator.reconcile.work_queue import WorkQueue
 from tidemark_operator.resources.chaos_job import ChaosJobSettings
+from tidemark_operator.resources.pod_template import USER_ID
 from tidemark_operator.store import kubernetes
 from tidemark_operator.store.object_store import StoreError
 
@@ -63,6 +64,8 @@ def read_settings(environment: Mapping[str, str]) -> ChaosSettings:
             service_account="tidemark-chaos-runner",
             operator_namespace=environment["POD_NAMESPACE"],
             resources=_resources(environment.get("TIDEMARK_CHAOS_RESOURCES", "{}")),
+            image_pull_secrets=_pull_secrets(environment.get("TIDEMARK_CHAOS_PULL_SECRETS", "")),
+            user_id=_user_id(environment.get("TIDEMARK_POD_USER_ID", str(USER_ID))),
         ),
         log_level=environment.get("TIDEMARK_LOG_LEVEL", "info"),
         kubeconfig=environment.get("KUBECONFIG"),
@@ -77,6 +80,16 @@ def _resources(text: str) -> Object:
     if not isinstance(found, dict):
         raise SettingsError(f"TIDEMARK_CHAOS_RESOURCES: expected an object, found {text[:80]}")
     return found
+
+
+def _pull_secrets(text: str) -> tuple[Object, ...]:
+    return tuple({"name": name.strip()} for name in text.split(",") if name.strip())
+
+
+def _user_id(text: str) -> int | None:
+    if text and not (text.isdecimal() and int(text)):
+        raise SettingsError(f"TIDEMARK_POD_USER_ID: expected a number above 0, found {text[:80]!r}")
+    return int(text) if text else None
 
 
 async def run(settings: ChaosSettings) -> None:

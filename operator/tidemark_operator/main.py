@@ -79,6 +79,9 @@ from tidemark_operator.topic_admin.service import TopicAdmin, topic_calls
 log = logging.getLogger(__name__)
 
 
+ALL_NAMESPACES = "*"
+
+
 class SettingsError(Exception):
     """A setting that cannot be; the text says which, and what was expected."""
 
@@ -132,7 +135,6 @@ def read_settings(environment: Mapping[str, str]) -> OperatorSettings:
     if missing:
         raise SettingsError(f"{', '.join(missing)}: expected a value (downward API), found none")
     namespace = environment["POD_NAMESPACE"]
-    watched = environment.get("TIDEMARK_WATCH_NAMESPACES", "")
     return OperatorSettings(
         namespace=namespace,
         pod_name=environment["POD_NAME"],
@@ -141,7 +143,7 @@ def read_settings(environment: Mapping[str, str]) -> OperatorSettings:
         controllers=environment.get(
             "TIDEMARK_CONTROLLERS", f"tidemark-operator.{namespace}.svc:8070"
         ),
-        watch_namespaces=tuple(name.strip() for name in watched.split(",") if name.strip()),
+        watch_namespaces=_watched(environment.get("TIDEMARK_WATCH_NAMESPACES", "")),
         default_pool_spec=_pool_spec(environment.get("TIDEMARK_DEFAULT_POOL", "{}")),
         log_level=_log_level(environment.get("TIDEMARK_LOG_LEVEL", "info")),
         has_web_actions=_is_on(environment, "TIDEMARK_WEB_ACTIONS"),
@@ -149,6 +151,12 @@ def read_settings(environment: Mapping[str, str]) -> OperatorSettings:
         kubeconfig=environment.get("KUBECONFIG"),
         security=_security(environment, namespace),
     )
+
+
+def _watched(text: str) -> tuple[str, ...]:
+    """Return the namespaces; none for all, which the chart of this release writes as `*`."""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    return () if ALL_NAMESPACES in names else names
 
 
 def _security(environment: Mapping[str, str], namespace: str) -> SecuritySettings:

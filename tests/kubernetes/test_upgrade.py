@@ -65,7 +65,7 @@ def build_previous_images(cluster: KubeCluster, tree: Path) -> None:
     must_run(cluster, "hack/kind/cluster", "load", *names, timeout_s=180)
 
 
-def deploy(cluster: KubeCluster, tree: Path, tag: str) -> None:
+def deploy(cluster: KubeCluster, tree: Path, tag: str, *values: str) -> None:
     must_run(cluster, "kubectl", "apply", "--filename", str(tree / "crds"))
     must_run(
         cluster,
@@ -73,6 +73,7 @@ def deploy(cluster: KubeCluster, tree: Path, tag: str) -> None:
         *("--namespace", OPERATOR_NAMESPACE, "--create-namespace", "--timeout", "120s", "--wait"),
         *("--set", f"image.tag={tag}", "--set", f"defaultPool.image=tidemark/broker:{tag}"),
         *("--set", "defaultPool.storage.size=1Gi"),
+        *(word for each in values for word in ("--set", each)),
         timeout_s=150,
     )
 
@@ -130,7 +131,9 @@ def test_pool_of_former_release_is_upgraded_and_closed_under_load(
     epochs = {broker_id: cluster.broker_epoch(broker_id) for broker_id in BROKER_IDS}
 
     with cluster.load("orders", "upgrade") as load:
-        deploy(cluster, ROOT, PRESENT)
+        with pytest.raises(AssertionError, match="watchNamespaces: the operator that is installed"):
+            deploy(cluster, ROOT, PRESENT)
+        deploy(cluster, ROOT, PRESENT, "watchNamespaces={*}")
         load.goes_on()
         cluster.kubectl(
             *("patch", "brokerpool", "default", "--type=merge", "-p"),

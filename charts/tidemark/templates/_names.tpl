@@ -1,3 +1,41 @@
+{{/* The namespaces that are watched, with commas; "*" for all. Without a value that of the release. */}}
+{{- define "tidemark.watched" -}}
+{{ join "," (.Values.watchNamespaces | default (list .Release.Namespace)) }}
+{{- end }}
+
+{{- define "tidemark.serviceAccount" -}}
+{{ (.Values.serviceAccount | default dict).name | default "tidemark-operator" }}
+{{- end }}
+
+{{/* Namespaces with NetworkPolicies for brokers and audits: those that are watched, where they are named. */}}
+{{- define "tidemark.policyNamespaces" -}}
+{{ $watched := include "tidemark.watched" . }}
+{{- $named := .Values.networkPolicies.namespaces | default list }}
+{{- if ne $watched "*" }}{{ $named = concat (splitList "," $watched) $named }}{{ end }}
+{{- join "," (uniq $named) }}
+{{- end }}
+
+{{/* spec of the BrokerPool `default`, with the pull secrets of the chart unless it has its own. */}}
+{{- define "tidemark.defaultPool" -}}
+{{ $more := dict }}
+{{- with .Values.imagePullSecrets }}{{ $more = dict "imagePullSecrets" . }}{{ end }}
+{{- toJson (merge (dict) .Values.defaultPool $more) }}
+{{- end }}
+
+{{/* Stop an upgrade that would watch fewer namespaces than before though nobody said so. */}}
+{{- define "tidemark.checkUpgrade" -}}
+{{- if not .Values.watchNamespaces }}
+{{- $found := lookup "apps/v1" "Deployment" .Release.Namespace "tidemark-operator" }}
+{{- range (($found.spec | default dict).template | default (dict "spec" dict)).spec.containers }}
+{{- range .env }}
+{{- if and (eq .name "TIDEMARK_WATCH_NAMESPACES") (has (.value | default "*") (list "*")) }}
+{{- fail (printf "watchNamespaces: the operator that is installed watches all namespaces, and without a value it would watch %s only. Set watchNamespaces to [\"*\"] to go on, or to the namespaces that have Topics and BrokerPools." $.Release.Namespace) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "tidemark.labels" -}}
 app.kubernetes.io/name: tidemark
 app.kubernetes.io/component: operator

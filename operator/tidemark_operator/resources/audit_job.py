@@ -15,7 +15,7 @@ from tidemark_operator.resources.audit_pod import (
     single_run_name,
 )
 from tidemark_operator.resources.names import MANAGED_BY
-from tidemark_operator.resources.pod_template import USER_ID
+from tidemark_operator.resources.pod_template import USER_ID, pull_secrets
 
 CONTAINER = "audit"
 JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
@@ -66,6 +66,7 @@ def _pod_spec(audit: ReplicationAudit, user_id: int | None) -> Object:
     }
     return {
         **fields,
+        **pull_secrets(audit.spec.image_pull_secrets),
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "containers": [container],

@@ -23,6 +23,7 @@ from tidemark_operator.resources.names import (
 )
 from tidemark_operator.resources.pod_template import (
     USER_ID,
+    pull_secrets,
     restricted_container,
     restricted_pod,
     template_digest,
@@ -138,6 +139,7 @@ def _manifest(
             *_trust_volume(pool),
         ],
     }
+    spec |= pull_secrets(pool.spec.image_pull_secrets)
     for name in ("nodeSelector", "tolerations", "priorityClassName"):
         if name in template:
             spec[name] = template[name]

@@ -7,7 +7,12 @@ from tidemark_protocol.access_messages import pool_audience
 from tidemark_operator.api.chaos_experiment import ChaosExperiment
 from tidemark_operator.api.kinds import CHAOS_EXPERIMENT, JOB, Object
 from tidemark_operator.resources.names import MANAGED_BY
-from tidemark_operator.resources.pod_template import restricted_container, restricted_pod
+from tidemark_operator.resources.pod_template import (
+    USER_ID,
+    pull_secrets,
+    restricted_container,
+    restricted_pod,
+)
 from tidemark_operator.resources.secret import POOL_BUNDLE_KEY, trust_name
 
 EXPERIMENT_LABEL = "tidemark.dev/chaos-experiment"
@@ -32,6 +37,8 @@ class ChaosJobSettings:
     service_account: str  # of the namespace of the experiment
     operator_namespace: str
     resources: Object
+    image_pull_secrets: tuple[Object, ...] = ()
+    user_id: int | None = USER_ID  # None: the platform assigns one
 
 
 def run_name(experiment: str) -> str:
@@ -148,7 +155,8 @@ def _job(experiment: ChaosExperiment, name: str, action: str, settings: ChaosJob
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "enableServiceLinks": False,
-        "securityContext": restricted_pod(),
+        "securityContext": restricted_pod(settings.user_id),
+        **pull_secrets(settings.image_pull_secrets),
         "containers": [container],
         "volumes": [{"name": "tmp", "emptyDir": {}}],
     }

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 
 from tidemark_operator.api.kinds import Object
 
@@ -25,6 +26,12 @@ def restricted_container() -> Object:
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
+
+
+def pull_secrets(names: Iterable[Object]) -> Object:
+    """Return the field of a pod's spec, or none, so that pods without such Secrets stay."""
+    found = list(names)
+    return {"imagePullSecrets": found} if found else {}
 
 
 def template_digest(template: Object) -> str:

@@ -62,6 +62,7 @@ def _application_spec(audit: ReplicationAudit, spark: SparkSpec, user_id: int | 
         "sparkVersion": SPARK_VERSION,
         "image": audit.spec.image,
         "imagePullPolicy": audit.spec.image_pull_policy,
+        **_pull_secrets(audit),
         "mainApplicationFile": MAIN_FILE,
         "arguments": arguments(audit),
         # Driver and executors would otherwise take orders from any client of their ports.
@@ -84,6 +85,12 @@ def _application_spec(audit: ReplicationAudit, spark: SparkSpec, user_id: int | 
             "template": {"spec": _executor_pod_spec(audit, user_id)},
         },
     }
+
+
+def _pull_secrets(audit: ReplicationAudit) -> Object:
+    """Return the names alone, as the Spark operator wants them."""
+    names = [each["name"] for each in audit.spec.image_pull_secrets]
+    return {"imagePullSecrets": names} if names else {}
 
 
 def _size(size: SparkPodSize) -> Object:

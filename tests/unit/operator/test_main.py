@@ -24,3 +24,11 @@ def test_the_user_of_pods_is_set_or_left_to_the_platform(
 def test_another_user_is_rejected(text: str) -> None:
     with pytest.raises(SettingsError, match="TIDEMARK_POD_USER_ID"):
         read_settings(POD | {"TIDEMARK_POD_USER_ID": text})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("*", ()), ("", ()), ("shop", ("shop",)), ("shop, web", ("shop", "web"))]
+)
+def test_the_namespaces_that_are_watched(text: str, expected: tuple[str, ...]) -> None:
+    found = read_settings(POD | {"TIDEMARK_WATCH_NAMESPACES": text})
+    assert found.watch_namespaces == expected

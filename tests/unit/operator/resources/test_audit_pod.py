@@ -130,3 +130,10 @@ def test_a_claim_that_holds_both_source_and_reports_is_one_volume() -> None:
     assert mounted == {
         "/tmp": ("tmp", False), "/source": ("reports", True), "/reports": ("reports", False)
     }  # fmt: skip
+
+
+def test_an_audit_names_its_pull_secrets() -> None:
+    audit = audit_of(imagePullSecrets=[{"name": "registry"}])
+    pod = job_manifest(audit)["spec"]["template"]["spec"]
+    assert pod["imagePullSecrets"] == [{"name": "registry"}]
+    assert "imagePullSecrets" not in job_manifest(audit_of())["spec"]["template"]["spec"]

@@ -233,3 +233,9 @@ def test_pod_of_a_pool_with_tls_trusts_the_config_map() -> None:
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         assert container[probe]["httpGet"]["scheme"] == "HTTPS"
     assert {"name": "replication", "containerPort": 9091} in container["ports"]
+
+
+def test_a_pool_names_its_pull_secrets_and_without_them_pods_stay() -> None:
+    assert "imagePullSecrets" not in pod()["spec"]
+    with_secret = with_spec(POOL, image_pull_secrets=({"name": "registry"},))
+    assert pod(with_secret)["spec"]["imagePullSecrets"] == [{"name": "registry"}]

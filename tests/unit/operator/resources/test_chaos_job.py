@@ -1,5 +1,6 @@
 """The Jobs of a ChaosExperiment: a run that is never repeated, and a healing that is."""
 
+from dataclasses import replace
 from typing import Any
 
 from tidemark_operator.api.chaos_experiment import ChaosExperiment
@@ -91,3 +92,11 @@ def test_jobs_and_pods_are_found_by_labels() -> None:
     assert {**RUN_PODS, EXPERIMENT_LABEL: "one"}.items() <= pods.items()
     healing = heal_job(experiment(), SETTINGS)["spec"]["template"]["metadata"]["labels"]
     assert not RUN_PODS.items() <= healing.items()
+
+
+def test_a_pod_has_the_settings_of_the_chart() -> None:
+    settings = replace(SETTINGS, image_pull_secrets=({"name": "registry"},), user_id=None)
+    pod = run_job(experiment(), settings)["spec"]["template"]["spec"]
+    assert pod["imagePullSecrets"] == [{"name": "registry"}]
+    assert "runAsUser" not in pod["securityContext"]
+    assert "imagePullSecrets" not in run_job(experiment(), SETTINGS)["spec"]["template"]["spec"]
