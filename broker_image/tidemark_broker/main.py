@@ -24,7 +24,7 @@ from tidemark_broker.http.app import HttpServer, create_app
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.consumers.group_consumer import GroupConsumer
 from tidemark_broker.http.route_access import HttpAccess
-from tidemark_broker.http.server import HttpTls, serve
+from tidemark_broker.http.server import ConnectionRules, HttpTls, serve
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.metadata.controller_channel import HttpTransport
 from tidemark_broker.security.peer_addresses import PeerAddresses
@@ -114,6 +114,7 @@ class _Http:
                 group_counts=broker.groups.counts,
                 group_offsets=broker.groups.offsets,
                 kafka_requests=broker.request_metrics,
+                rejections=broker.rejections,
                 crc_failures=broker.partitions.corrupt.crc_failures,
                 rack=broker.settings.rack,
                 metrics_profile=broker.settings.metrics_profile,
@@ -133,10 +134,12 @@ class _Http:
                 listeners={port: name for name, port in broker.settings.http_listeners},
                 stop=stop,
                 on_listening=on_listening,
-                tls=(
+                rules=ConnectionRules(
+                    broker.settings.requires_authentication,
+                    broker.rejections,
                     None
                     if self._tls is None
-                    else HttpTls(self._tls.clients, broker.settings.tls.plain_listeners)
+                    else HttpTls(self._tls.clients, broker.settings.tls.plain_listeners),
                 ),
             )
             beats.cancel()

@@ -262,6 +262,7 @@ class AdminRoutes:
             render_groups(gauges, view.group_counts, view.metrics_profile),
             render_group_offsets(offsets, gauges.offsets, view.metrics_profile),
             view.kafka_requests.render(),
+            view.rejections.render(),
             self._request_metrics.render(self._admission.requests_in_flight),
         )
 

@@ -13,10 +13,14 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import uvicorn
+from tidemark_protocol.connection_rejections import ConnectionRejections
+from tidemark_protocol.pending_connections import PendingConnections
+from tidemark_protocol.tls_accept import TlsListener, TlsServer
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from tidemark_broker.clock import monotonic_ms
 from tidemark_broker.http.limits import ServerLimits
-from tidemark_broker.http.request import LISTENER
+from tidemark_broker.http.request import ADMIT, LISTENER
 from tidemark_broker.http.response import AsgiApp, Scope
 
 DEFAULT_LIMITS = ServerLimits()
@@ -27,6 +31,17 @@ class HttpTls(NamedTuple):
     plain: frozenset[str] = frozenset()  # listeners without TLS
 
 
+class ConnectionRules(NamedTuple):
+    """What listeners require of their clients, and where rejections are logged."""
+
+    requires_authentication: Callable[[str], bool] = lambda _: False  # a listener, by its name
+    rejections: ConnectionRejections = ConnectionRejections(monotonic_ms)
+    tls: HttpTls | None = None
+
+
+OPEN = ConnectionRules()
+
+
 class _Server(uvicorn.Server):
     def __init__(
         self,
@@ -34,10 +49,12 @@ class _Server(uvicorn.Server):
         stop: asyncio.Event,
         on_started: Callable[[], None],
         plain: Sequence[socket.socket],
+        secured: Mapping[socket.socket, TlsListener],
     ) -> None:
         super().__init__(config)
         self._stop = stop
         self._plain = plain
+        self._secured = secured
         self._on_started = on_started
 
     @contextlib.contextmanager
@@ -45,8 +62,8 @@ class _Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start as uvicorn does, then listen on the sockets without TLS beside it."""
-        await super().startup(sockets)
+        """Start as uvicorn does, then listen beside it: it bounds no handshakes."""
+        await super().startup([])
         config = self.config
 
         def create_protocol() -> asyncio.Protocol:
@@ -60,6 +77,9 @@ class _Server(uvicorn.Server):
             self.servers.append(
                 await loop.create_server(create_protocol, sock=listening, backlog=config.backlog)
             )
+        for listening, listener in self._secured.items():
+            server: Any = TlsServer(listener, create_protocol, listening)
+            self.servers.append(server)
 
     async def main_loop(self) -> None:
         # uvicorn's own wakes ten times a second, mostly for the date header that is off here.
@@ -72,6 +92,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     server_limits = DEFAULT_LIMITS
     listeners: Mapping[int, str] = {}  # the named ones, by their ports
+    rules = OPEN
+    pending: Mapping[str, PendingConnections] = {}  # by listener
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not asyncio's by class, only by what they do.
@@ -79,18 +101,45 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         super().connection_made(stream)
         self._listener = "" if self.server is None else self.listeners.get(self.server[1] or 0, "")
         self._head_bytes = 0
+        self._pending: PendingConnections | None = None
+        self._address = ""
         self._head_since: float | None = self.loop.time()  # None while no head is awaited
         self._stall_timer: asyncio.TimerHandle | None = None
         self._head_timer: asyncio.TimerHandle | None = None
+        peer = stream.get_extra_info("peername")
+        self._address = str(peer[0]) if peer else ""
         if len(self.connections) > self.server_limits.connections:
-            stream.abort()
+            limit = self.server_limits.connections
+            self.reject("too many connections", f"{limit} connections are open")
             return
+        self._pending = self.pending.get(self._listener)
+        if self._pending is not None:
+            self._pending.join(self, self._address)
         self._check_head()
+
+    def reject(self, kind: str, reason: str) -> None:
+        self.rules.rejections.note(
+            self._address, kind, reason, protocol="http", listener=self._listener
+        )
+        self.transport.abort()
+
+    def admit(self) -> None:
+        """Count the connection among those of known clients from now on."""
+        if self._pending is not None:
+            self._pending.forget(self)
+            self._pending = None
+
+    def send_400_response(self, msg: str) -> None:
+        self.rules.rejections.note(
+            self._address, "malformed request", msg, protocol="http", listener=self._listener
+        )
+        super().send_400_response(msg)
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._stall_timer, self._head_timer):
             if timer is not None:
                 timer.cancel()
+        self.admit()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -98,14 +147,18 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self._head_bytes += len(data)
         super().data_received(data)
         # Judged after parsing: a head and its body often come in one piece.
-        if self._head_since is not None and self._head_bytes > self.server_limits.header_bytes:
-            self.transport.abort()
+        limit = self.server_limits.header_bytes
+        is_long = self._head_since is not None and self._head_bytes > limit
+        if is_long and not self.transport.is_closing():
+            self.reject("request head too large", f"expected at most {limit} bytes")
 
     def on_message_begin(self) -> None:
         self._head_since = self.loop.time()
         super().on_message_begin()
         if self._listener:
             cast(Scope, self.scope)[LISTENER] = self._listener
+        if self._pending is not None:
+            cast(Scope, self.scope)[ADMIT] = self.admit
 
     def on_headers_complete(self) -> None:
         self._head_since = None
@@ -115,7 +168,9 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         seconds = self.server_limits.stalled_write_seconds
-        self._stall_timer = self.loop.call_later(seconds, self.transport.abort)
+        self._stall_timer = self.loop.call_later(
+            seconds, self.reject, "response not read", f"for {seconds:g} s"
+        )
 
     def resume_writing(self) -> None:
         if self._stall_timer is not None:
@@ -131,7 +186,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         """
         seconds = self.server_limits.header_seconds
         if self._head_since is not None and self.loop.time() - self._head_since >= seconds:
-            self.transport.abort()
+            self.reject("slow request head", f"none within {seconds:g} s")
             return
         self._head_timer = self.loop.call_later(seconds, self._check_head)
 
@@ -145,15 +200,26 @@ async def serve(
     listeners: Mapping[int, str] = {},
     on_listening: Callable[[int], None] = lambda port: None,
     limits: ServerLimits = DEFAULT_LIMITS,
-    tls: HttpTls | None = None,
+    rules: ConnectionRules = OPEN,
 ) -> None:
     """Serve until `stop` is set, then end open requests within `graceful_stop_seconds`.
 
     `listeners` are more ports with their names. `on_listening(port)` is called once connections are
     accepted (port 0: the one chosen). Raises OSError when the address cannot be bound.
     """
-    sockets = [_listen(host, port, limits.backlog)]
-    of_this_server = {"server_limits": limits, "listeners": listeners}
+    plain_sockets: list[socket.socket] = []
+    secured: dict[socket.socket, TlsListener] = {}
+    pending = {
+        name: _new_pending(limits)
+        for name in ("", *listeners.values())
+        if rules.requires_authentication(name)
+    }
+    of_this_server = {
+        "server_limits": limits,
+        "listeners": listeners,
+        "rules": rules,
+        "pending": pending,
+    }
     protocol: Any = type("LimitedProtocol", (LimitedHttpProtocol,), of_this_server)
     config = uvicorn.Config(
         app,
@@ -170,19 +236,35 @@ async def serve(
         timeout_keep_alive=limits.keep_alive_seconds,
         timeout_graceful_shutdown=limits.graceful_stop_seconds,
     )
-    bound_port = sockets[0].getsockname()[1]
     config.load()
-    config.ssl = None if tls is None else tls.context
-    plain_sockets: list[socket.socket] = []
-    server = _Server(config, stop, lambda: on_listening(bound_port), plain_sockets)
+    bound_port = port
+    server = _Server(config, stop, lambda: on_listening(bound_port), plain_sockets, secured)
     try:
-        for more, name in listeners.items():
-            where = plain_sockets if tls is not None and name in tls.plain else sockets
-            where.append(_listen(host, more, limits.backlog))
-        await server.serve(sockets)
+        for each, name in ((port, ""), *listeners.items()):
+            listening = _listen(host, each, limits.backlog)
+            if rules.tls is None or name in rules.tls.plain:
+                plain_sockets.append(listening)
+            else:
+                secured[listening] = _tls_listener(rules.tls, name, limits, rules.rejections)
+            if not name:
+                bound_port = listening.getsockname()[1]
+        await server.serve([])
     finally:
-        for listening in (*sockets, *plain_sockets):
+        for listening in (*plain_sockets, *secured):
             listening.close()
+
+
+def _new_pending(limits: ServerLimits) -> PendingConnections:
+    return PendingConnections(limits.unauthenticated_connections, limits.unauthenticated_of_address)
+
+
+def _tls_listener(
+    tls: HttpTls, name: str, limits: ServerLimits, rejections: ConnectionRejections
+) -> TlsListener:
+    def on_rejected(address: str, reason: str, detail: str) -> None:
+        rejections.note(address, reason, detail, protocol="http", listener=name)
+
+    return TlsListener(lambda: tls.context, _new_pending(limits), on_rejected)
 
 
 def _listen(host: str, port: int, backlog: int) -> socket.socket:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from tidemark_protocol.connection_rejections import ConnectionRejections
+
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.kafka.network.request_metrics import KafkaRequestMetrics
 from tidemark_broker.log.disk import Disk
@@ -35,6 +37,7 @@ class HttpBackend(Protocol):
     producer_ids: ProducerIdManager
     authorizer: Authorizer
     request_metrics: KafkaRequestMetrics
+    rejections: ConnectionRejections
     authenticator: Authenticator | None
 
     def is_ready(self) -> tuple[bool, str]:

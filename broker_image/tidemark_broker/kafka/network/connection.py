@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
 
+from tidemark_protocol.connection_rejections import ConnectionRejections
 from tidemark_protocol.ids import NO_BROKER
 
 from tidemark_broker.clock import Timer
@@ -28,7 +29,6 @@ from tidemark_broker.kafka.network.replica_rights import ReplicaRights
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka.network.request_metrics import FETCH_OF_FOLLOWER, KafkaRequestMetrics
 from tidemark_broker.kafka.network.unauthenticated_connections import UnauthenticatedConnections
-from tidemark_broker.kafka.network.violations import ProtocolViolations
 from tidemark_broker.kafka_wire.messages.frames import (
     API_VERSIONS,
     FETCH,
@@ -74,7 +74,7 @@ class ConnectionOwner(Protocol):
     over_limit_connections: OverLimitConnections
     request_metrics: KafkaRequestMetrics
     unauthenticated_connections: UnauthenticatedConnections
-    violations: ProtocolViolations
+    rejections: ConnectionRejections
 
     @property
     def handlers(self) -> Mapping[int, ApiHandler]: ...
@@ -185,7 +185,7 @@ class KafkaConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._client_host = str(peer[0]) if peer else ""
         if self._session.must_authenticate:
-            self._owner.unauthenticated_connections.join(self)
+            self._owner.unauthenticated_connections.join(self, self._listener, self._client_host)
             self._session_timer = self._loop.call_later(
                 self._limits.authentication_seconds, self._end_if_unauthenticated
             )
@@ -222,7 +222,7 @@ class KafkaConnection(asyncio.Protocol):
         self._partial_counted = self._unread_counted = 0
         self._memory.forget(self)
         self._owner.over_limit_connections.forget(self)
-        self._owner.unauthenticated_connections.forget(self)
+        self._owner.unauthenticated_connections.forget(self, self._listener)
         for timer in (self._throttle_timer, self._session_timer, self._identity_timer):
             if timer is not None:
                 timer.cancel()
@@ -298,7 +298,9 @@ class KafkaConnection(asyncio.Protocol):
 
         What is being sent to the client is not worth its memory.
         """
-        self._owner.violations.note(self._client_host, kind, reason)
+        self._owner.rejections.note(
+            self._client_host, kind, reason, protocol="kafka", listener=self._listener
+        )
         self._abort()
 
     # ---- authentication
@@ -323,7 +325,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def _on_authenticated(self) -> None:
         """Serve the client from now on, until its authentication is over."""
-        self._owner.unauthenticated_connections.forget(self)
+        self._owner.unauthenticated_connections.forget(self, self._listener)
         count = len(self._owner.connections) - len(self._owner.unauthenticated_connections)
         if count > self._limits.connections:
             self.reject("too many connections", f"{self._limits.connections} connections are open")
@@ -642,7 +644,9 @@ class KafkaConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        self._owner.violations.note(self._client_host, kind, reason)
+        self._owner.rejections.note(
+            self._client_host, kind, reason, protocol="kafka", listener=self._listener
+        )
         self._end()
 
     def _end(self) -> None:

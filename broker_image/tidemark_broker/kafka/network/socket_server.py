@@ -3,9 +3,11 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
+
+from tidemark_protocol.tls_accept import TlsListener, TlsServer
 
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.apis.handler_table import add_handlers
@@ -14,16 +16,13 @@ from tidemark_broker.kafka.network.connection import KafkaConnection
 from tidemark_broker.kafka.network.connection_limit import OverLimitConnections
 from tidemark_broker.kafka.network.replica_rights import ReplicaRights
 from tidemark_broker.kafka.network.request import ApiHandler
-from tidemark_broker.kafka.network.unauthenticated_connections import UnauthenticatedConnections
-from tidemark_broker.kafka.network.violations import ProtocolViolations
+from tidemark_broker.kafka.network.unauthenticated_connections import (
+    UnauthenticatedConnections,
+    new_pending,
+)
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
-from tidemark_broker.security.tls import (
-    HANDSHAKE_TIMEOUT_SECONDS,
-    SHUTDOWN_TIMEOUT_SECONDS,
-    BrokerTls,
-    PeerIdentity,
-)
+from tidemark_broker.security.tls import BrokerTls, PeerIdentity
 
 REPLICATION = "@replication"  # a name that no listener of clients can have: nothing is authorised
 CERTIFIED_REPLICAS = ListenerRules(replicas=ReplicaRights.CERTIFIED, serves_clients=False)
@@ -35,20 +34,18 @@ class SocketServer:
     def __init__(self, context: HandlerContext, tls: BrokerTls | None = None) -> None:
         self.context = context
         self._tls = tls
-        self._replication_socket: socket.socket | None = None
-        self._replication_server: asyncio.Server | None = None
         self.limits = context.limits
         self.memory = context.memory
         self.over_limit_connections = OverLimitConnections(context.limits, context.scheduler)
         self.unauthenticated_connections = UnauthenticatedConnections(context.limits)
         self.request_metrics = context.request_metrics
         self.processing_clock_s = context.processing_clock_s
-        self.violations = ProtocolViolations(context.clock)
+        self.rejections = context.rejections
         add_handlers(context)
         self.connections: dict[KafkaConnection, None] = {}  # by age
         self.has_metadata = context.partitions.metadata.has_come
         context.partitions.metadata.on_image(self._on_metadata)
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server | TlsServer] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -84,12 +81,14 @@ class SocketServer:
         loop = asyncio.get_running_loop()
         if self._tls is not None:  # followers have a port where certificates name them
             rules = replace(rules, replicas=ReplicaRights.NONE)
-        options: dict[str, Any] = {}
+        server: asyncio.Server | TlsServer
         if self._tls is not None and not is_plain:
-            options = _tls_options(self._tls.clients)
-        server = await loop.create_server(
-            lambda: KafkaConnection(self, listener, rules), host, port, backlog=512, **options
-        )
+            clients = self._tls.clients
+            server = self._serve_tls(lambda: clients, host, port, listener, rules)
+        else:
+            server = await loop.create_server(
+                lambda: KafkaConnection(self, listener, rules), host, port, backlog=512
+            )
         self._servers.append(server)
         if self._sweep_timer is None:
             self._sweep_timer = loop.call_later(self.limits.sweep_seconds, self._sweep)
@@ -104,30 +103,36 @@ class SocketServer:
             return await self.start(
                 host, port, listener=REPLICATION, rules=ListenerRules(serves_clients=False)
             )
+        tls = self._tls
+        # Of each connection's time: a renewal makes another context, as trust cannot be taken
+        # back from one.
+        server = self._serve_tls(lambda: tls.peers_in, host, port, REPLICATION, CERTIFIED_REPLICAS)
+        self._servers.append(server)
+        return int(server.sockets[0].getsockname()[1])
+
+    def _serve_tls(
+        self,
+        context: Callable[[], ssl.SSLContext],
+        host: str,
+        port: int,
+        listener: str,
+        rules: ListenerRules,
+    ) -> TlsServer:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = self._replication_socket = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.setblocking(False)
-        listening.bind((host, port))
-        listening.listen(512)
-        await self.renew_replication()
-        return int(listening.getsockname()[1])
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((host, port))
+            listening.listen(512)
+        except OSError:
+            listening.close()
+            raise
 
-    async def renew_replication(self) -> None:
-        """Accept connections of brokers with the certificate and the authorities of now.
+        def on_rejected(address: str, reason: str, detail: str) -> None:
+            self.rejections.note(address, reason, detail, protocol="kafka", listener=listener)
 
-        Trust cannot be taken back from a context, so another server accepts at the same socket.
-        """
-        assert self._tls is not None and self._replication_socket is not None
-        former = self._replication_server
-        self._replication_server = await asyncio.get_running_loop().create_server(
-            lambda: KafkaConnection(self, REPLICATION, CERTIFIED_REPLICAS),
-            sock=self._replication_socket.dup(),
-            backlog=512,
-            **_tls_options(self._tls.peers_in),
-        )
-        if former is not None:
-            former.close()
+        shared = TlsListener(context, new_pending(self.limits), on_rejected)
+        return TlsServer(shared, lambda: KafkaConnection(self, listener, rules), listening)
 
     async def stop(self) -> None:
         if self._sweep_timer is not None:
@@ -135,11 +140,7 @@ class SocketServer:
         self.memory.stop()
         self.context.leader_changes.stop()
         self.over_limit_connections.stop()
-        self.violations.log_counts()
-        if self._replication_server is not None:
-            self._servers.append(self._replication_server)
-        if self._replication_socket is not None:
-            self._replication_socket.close()
+        self.rejections.log_counts()
         for server in self._servers:
             server.close()
         for connection in tuple(self.connections):
@@ -158,13 +159,5 @@ class SocketServer:
         loop = asyncio.get_running_loop()
         for connection in tuple(self.connections):
             connection.close_if_idle(loop.time() - self.limits.idle_seconds)
-        self.violations.sweep()
+        self.rejections.sweep()
         self._sweep_timer = loop.call_later(self.limits.sweep_seconds, self._sweep)
-
-
-def _tls_options(context: ssl.SSLContext) -> dict[str, Any]:
-    return {
-        "ssl": context,
-        "ssl_handshake_timeout": HANDSHAKE_TIMEOUT_SECONDS,
-        "ssl_shutdown_timeout": SHUTDOWN_TIMEOUT_SECONDS,
-    }

@@ -13,6 +13,8 @@ from tidemark_operator.controller.http_api import serve
 from tidemark_operator.controller.probe import HttpProbe, ProbeVerdict
 from tidemark_operator.security.authentication import SENDER, Handler
 from tidemark_operator.security.broker_identity import BrokerIdentity
+from tidemark_operator.security.guarded_site import ConnectionGuard
+from tidemark_protocol.connection_rejections import ConnectionRejections
 from tidemark_protocol.controller_messages import (
     HEARTBEAT_PATH,
     REGISTER_PATH,
@@ -54,7 +56,12 @@ def run(scenario: Scenario) -> None:
     async def served() -> None:
         harness = await Harness().start(1)
         bound = listening()
-        runner = await serve(harness.service, bound, middlewares=[sent_by_broker_0])
+        runner = await serve(
+            harness.service,
+            bound,
+            middlewares=[sent_by_broker_0],
+            guard=ConnectionGuard(ConnectionRejections(lambda: 0), "controller"),
+        )
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         try:
             async with aiohttp.ClientSession() as http:
@@ -203,7 +210,7 @@ def probed(incarnation: str, *, answer: bytes | None) -> ProbeVerdict:
 def test_a_probe_asks_for_the_incarnation() -> None:
     body = json.dumps({"brokerId": 0, "incarnation": "a", "pool": POOL}).encode()
     assert probed("a", answer=body) is ProbeVerdict.ALIVE
-    assert probed("b", answer=body) is ProbeVerdict.REFUSED
+    assert probed("b", answer=body) is ProbeVerdict.REJECTED
 
 
 def test_silence_and_nonsense_are_no_verdict() -> None:
@@ -216,4 +223,4 @@ def test_a_refused_connection_is_a_refusal() -> None:
     port = bound.getsockname()[1]
     bound.close()
     found = asyncio.run(HttpProbe(250)(Endpoints("127.0.0.1", 1, port, ""), "a"))
-    assert found is ProbeVerdict.REFUSED
+    assert found is ProbeVerdict.REJECTED
