@@ -210,7 +210,7 @@ def probed(incarnation: str, *, answer: bytes | None) -> ProbeVerdict:
 def test_a_probe_asks_for_the_incarnation() -> None:
     body = json.dumps({"brokerId": 0, "incarnation": "a", "pool": POOL}).encode()
     assert probed("a", answer=body) is ProbeVerdict.ALIVE
-    assert probed("b", answer=body) is ProbeVerdict.REJECTED
+    assert probed("b", answer=body) is ProbeVerdict.REFUSED
 
 
 def test_silence_and_nonsense_are_no_verdict() -> None:
@@ -223,4 +223,4 @@ def test_a_refused_connection_is_a_refusal() -> None:
     port = bound.getsockname()[1]
     bound.close()
     found = asyncio.run(HttpProbe(250)(Endpoints("127.0.0.1", 1, port, ""), "a"))
-    assert found is ProbeVerdict.REJECTED
+    assert found is ProbeVerdict.REFUSED
