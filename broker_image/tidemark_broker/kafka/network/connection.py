@@ -215,6 +215,8 @@ class KafkaConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        if self._session.rejection:  # known to the client, which left without ending the exchange
+            self._note("authentication failed", self._session.rejection)
         self._owner.connections.pop(self, None)
         self._forget_waiting()
         self._memory.requests.give_back(self._partial_counted)
@@ -298,9 +300,7 @@ class KafkaConnection(asyncio.Protocol):
 
         What is being sent to the client is not worth its memory.
         """
-        self._owner.rejections.note(
-            self._client_host, kind, reason, protocol="kafka", listener=self._listener
-        )
+        self._note(kind, reason)
         self._abort()
 
     # ---- authentication
@@ -635,6 +635,11 @@ class KafkaConnection(asyncio.Protocol):
         else:
             self._reject("malformed frame", reason)
 
+    def _note(self, kind: str, reason: str) -> None:
+        self._owner.rejections.note(
+            self._client_host, kind, reason, protocol="kafka", listener=self._listener
+        )
+
     def _fail(self, reason: str | MalformedFrame) -> None:
         is_malformed = isinstance(reason, MalformedFrame)
         self._reject("malformed request" if is_malformed else "failed request", str(reason))
@@ -644,9 +649,7 @@ class KafkaConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        self._owner.rejections.note(
-            self._client_host, kind, reason, protocol="kafka", listener=self._listener
-        )
+        self._note(kind, reason)
         self._end()
 
     def _end(self) -> None:
