@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 import msgspec
 import uvloop
+from tidemark_protocol.log_text import escape_line
 from tidemark_protocol.loop_lag import LoopLag
 
 from tidemark_broker.http.app import HttpServer, create_app
@@ -66,7 +67,7 @@ class JsonFormatter(logging.Formatter):
                 line[name] = value
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode()
+        return escape_line(msgspec.json.encode(line, enc_hook=str).decode())
 
 
 def _set_up_logging(settings: BrokerConfig) -> None:
