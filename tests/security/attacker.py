@@ -27,13 +27,30 @@ from tests.support.local_cluster import LocalCluster
 from tests.support.waiting import wait_for
 
 TIMEOUT_S = 15.0
+MALLORIES = tuple(f"mallory{number}" for number in range(80))
 _numbers = itertools.count(2)
 
 
 @dataclass
 class Attacker:
     cluster: LocalCluster
-    address: str = field(default_factory=lambda: f"127.0.{next(_numbers)}.1")
+    number: int = field(default_factory=lambda: next(_numbers))
+
+    @property
+    def address(self) -> str:
+        return f"127.0.{self.number}.1"
+
+    @property
+    def mallory(self) -> str:
+        """Return the user of this attacker alone: the log has a bound for each."""
+        return MALLORIES[self.number % len(MALLORIES)]
+
+    @property
+    def principal(self) -> str:
+        return f"tidemark:user:{self.mallory}"
+
+    def token(self, user: str) -> str:
+        return self.cluster.token(self.mallory if user == "mallory" else user)
 
     # ---- ports
 
@@ -107,7 +124,7 @@ class Attacker:
         """Return a connection that is authenticated as a user."""
         stream = self.secured(port or self.kafka)
         assert self.handshake(stream, "OAUTHBEARER") is ErrorCode.NONE
-        found = self.authenticate(stream, oauth_message(self.cluster.token(user)))
+        found = self.authenticate(stream, oauth_message(self.token(user)))
         assert found["error"] == ErrorCode.NONE, found
         return stream
 
@@ -130,7 +147,7 @@ class Attacker:
         self, path: str, *, user: str = "", more: str = "", port: int | None = None,
         method: str = "GET", token: str = "", body: bytes = b"",
     ) -> tuple[int, bytes]:  # fmt: skip
-        token = token or (self.cluster.token(user) if user else "")
+        token = token or (self.token(user) if user else "")
         head = f"{method} {path} HTTP/1.1\r\nConnection: close\r\n{more}"
         if "host:" not in more.lower():
             head += "Host: 127.0.0.1\r\n"
@@ -159,8 +176,9 @@ class Attacker:
 def audit_lines(cluster: LocalCluster) -> list[dict[str, Any]]:
     found = []
     for path in sorted(cluster.data_dir.glob("logs/*.log")):
-        for text in path.read_text(errors="replace").splitlines():
+        for text in path.read_text(errors="replace").split("\n"):
             if '"audit":' in text:
+                assert len(text.splitlines()) == 1, "one line for every reader"
                 found.append(json.loads(text))
     return found
 
@@ -241,19 +259,14 @@ class Bystander:
         self.errors: list[str] = []
         self.longest_gap_s = 0.0
         self._last_s = 0.0
-        self._producer = Producer(
-            oauth_settings(
-                cluster,
-                "producer",
-                **{
-                    "security.protocol": "sasl_ssl",
-                    "ssl.ca.location": str(cluster.ca_file),
-                    "acks": "all",
-                    "retries": 0,
-                    "error_cb": self._on_error,
-                },
-            )
-        )
+        settings: dict[str, Any] = {
+            "security.protocol": "sasl_ssl",
+            "ssl.ca.location": str(cluster.ca_file),
+            "acks": "all",
+            "retries": 0,
+            "error_cb": self._on_error,
+        }
+        self._producer = Producer(oauth_settings(cluster, "producer", **settings))
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()

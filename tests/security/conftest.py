@@ -1,12 +1,13 @@
 """One closed cluster with TLS, and a client that behaves, for all attempts of a file."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
 from tidemark_operator.security.local_roles import ROLES_FILE
 from tidemark_operator.security.local_users import FIRST_USERS, create_users
 
-from tests.security.attacker import Attacker, Bystander
+from tests.security.attacker import MALLORIES, Attacker, Bystander
 from tests.support.local_cluster import ORDERS, LocalCluster, running
 from tests.support.waiting import wait_for
 
@@ -15,7 +16,8 @@ users:
   "tidemark:user:admin": [{resources: ["*"], verbs: ["*"]}]
   "tidemark:user:producer": [{resources: [topics], verbs: [produce, describe]}]
   "tidemark:user:consumer": [{resources: [topics, consumergroups], verbs: [consume, describe]}]
-  "tidemark:user:mallory":
+groups:
+  mallories:
     - {resources: [topics], resourceNames: [own], verbs: [produce, consume, describe]}
     - {resources: [consumergroups], resourceNames: [own], verbs: [consume, describe]}
 """
@@ -38,7 +40,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     path = tmp_path_factory.mktemp("attacked")
     data_dir = path / "data"
     data_dir.mkdir()
-    create_users(data_dir, (*FIRST_USERS, "mallory"))
+    create_users(data_dir, (*FIRST_USERS, *MALLORIES))
+    file = data_dir / "users.json"
+    users = json.loads(file.read_bytes())["users"]
+    changed = [
+        user | ({"groups": ["mallories"]} if user["name"] in MALLORIES else {}) for user in users
+    ]
+    file.write_text(json.dumps({"users": changed}))
     (data_dir / ROLES_FILE).write_text(ROLES)
     environment = {"XDG_STATE_HOME": str(path / "state")}
     with running(

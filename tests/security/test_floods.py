@@ -94,7 +94,7 @@ def test_idle_connections_before_sasl(attacker: Attacker) -> None:
 def test_idle_http_connections(attacker: Attacker, port: str) -> None:
     """More than a port has of unknown clients; a known one keeps its connection."""
     held = []
-    token = attacker.cluster.token("mallory")
+    token = attacker.token("mallory")
     get = f"GET /topics HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n"
     with many_files(), attacker.secured(attacker.http_port) as known:
         known.sendall(get.encode())

@@ -206,7 +206,7 @@ def test_token_with_control_characters(attacker: Attacker, token: str) -> None:
 
 
 def test_authorization_identity_of_another_user(attacker: Attacker) -> None:
-    token = attacker.cluster.token("mallory")
+    token = attacker.token("mallory")
     message = oauth_message(token, authorization_id="tidemark:user:admin")
     first = b""
     with attacker.secured(attacker.kafka) as stream:
@@ -220,7 +220,7 @@ def test_authorization_identity_of_another_user(attacker: Attacker) -> None:
 
 
 def test_plain_authorization_identity(attacker: Attacker) -> None:
-    message = plain_message(attacker.cluster, "mallory", authorization_id="admin")
+    message = plain_message(attacker.cluster, attacker.mallory, authorization_id="admin")
     assert attacker.sasl("PLAIN", message)["error"] == FAILED
     attacker.rejected_once("authentication failed")
 
@@ -341,7 +341,7 @@ def test_authentication_again_as_another_user(attacker: Attacker) -> None:
 def test_authentication_again_by_another_mechanism(attacker: Attacker) -> None:
     with attacker.known("mallory") as stream:
         assert attacker.handshake(stream, "PLAIN") is ErrorCode.UNSUPPORTED_SASL_MECHANISM
-        found = attacker.authenticate(stream, plain_message(attacker.cluster, "mallory"))
+        found = attacker.authenticate(stream, plain_message(attacker.cluster, attacker.mallory))
         assert found["error"] == ErrorCode.ILLEGAL_SASL_STATE
     attacker.rejected_once("authentication failed")
 

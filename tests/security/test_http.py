@@ -9,6 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.local_tokens import broker_token
 
 from tests.security.attacker import Attacker, audit_lines, forged_token, read_all, status_of
@@ -98,7 +99,7 @@ SMUGGLES = {
 def test_smuggling(attacker: Attacker, name: str) -> None:
     """No request that a proxy would take for a body is answered with records or a 2xx."""
     head, body = SMUGGLES[name]
-    token = attacker.cluster.token("mallory").encode()
+    token = attacker.token("mallory").encode()
     request = b"POST /topics/own HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + token + b"\r\n"
     request += b"Content-Type: application/json\r\n" + head + b"\r\n" + body + SMUGGLED
     answer = attacker.http(request)
@@ -138,7 +139,7 @@ def test_body_without_end(attacker: Attacker) -> None:
 
 
 def test_body_that_is_too_large(attacker: Attacker) -> None:
-    token = attacker.cluster.token("mallory")
+    token = attacker.token("mallory")
     head = (
         f"POST /topics/own HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {2**31}\r\n\r\n"
@@ -183,7 +184,11 @@ def tokens(attacker: Attacker) -> dict[str, tuple[str, int, str]]:
         "none": ("", 401, "NoToken"),
         "of another broker": (other, 403, "OtherBroker"),
         "of another broker, changed": (other.replace(":0.", ":1."), 401, "InvalidToken"),
-        "of a guessed secret": (broker_token(b"guess", "default/default", 1), 401, "InvalidToken"),
+        "of a guessed secret": (
+            broker_token(b"guess", "default/default", BrokerId(1)),
+            401,
+            "InvalidToken",
+        ),
         "of a client": (cluster.token("admin"), 401, "InvalidToken"),
         "alg none": (forged_token({"alg": "none"}, {"sub": "x"}, ""), 401, "InvalidToken"),
         "huge": ("a" * 17_000, 401, "InvalidToken"),
