@@ -1,4 +1,4 @@
-"""One closed cluster with TLS, and a client that behaves, for all attempts of a file."""
+"""One closed cluster with TLS, and a client that behaves, for all attempts of a worker."""
 
 import json
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ spec: {{partitions: 1, replicationFactor: 3}}
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     path = tmp_path_factory.mktemp("attacked")
     data_dir = path / "data"
@@ -57,7 +57,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield started
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def bystander(cluster: LocalCluster) -> Iterator[Bystander]:
     found = Bystander(cluster)
     wait_for("records of the bystander", lambda: found.acknowledged > 5)

@@ -1,12 +1,14 @@
 """Attempts without credentials, or with those of others: TLS and SASL."""
 
 import base64
+import json
 import socket
 import ssl
 import struct
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from statistics import median
 
 import pytest
@@ -16,7 +18,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tidemark_broker.kafka_wire.messages.fetch import FetchRequest, encode_fetch_request
 from tidemark_broker.kafka_wire.messages.sasl import SASL_AUTHENTICATE_API
-from tidemark_operator.security.certificate_authority import Authority
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.security.attacker import (
@@ -115,12 +116,7 @@ def test_replication_with_the_certificate_of_another_pool(attacker: Attacker) ->
     attacker.rejected_once("TLS: certificate of an unknown authority", listener="@replication")
 
 
-def certificate(
-    tmp_path: "object", *, name: str, issuer: Authority | None, is_expired: bool = False
-) -> ssl.SSLContext:
-    """Return a context with a certificate that OpenSSL alone would make."""
-    from pathlib import Path
-
+def self_signed(tmp_path: Path, *, name: str, is_expired: bool) -> ssl.SSLContext:
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -136,9 +132,15 @@ def certificate(
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
         .sign(key, hashes.SHA256())
     )
-    path = Path(str(tmp_path)) / "certificate.pem"
+    return context_of(tmp_path, made.public_bytes(serialization.Encoding.PEM), key)
+
+
+def context_of(
+    tmp_path: Path, certificate_pem: bytes, key: ec.EllipticCurvePrivateKey
+) -> ssl.SSLContext:
+    path = tmp_path / "certificate.pem"
     path.write_bytes(
-        made.public_bytes(serialization.Encoding.PEM)
+        certificate_pem
         + key.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
@@ -152,10 +154,10 @@ def certificate(
 
 @pytest.mark.parametrize("is_expired", [False, True], ids=["self-signed", "expired"])
 def test_replication_with_a_certificate_of_its_own(
-    attacker: Attacker, tmp_path: object, is_expired: bool
+    attacker: Attacker, tmp_path: Path, is_expired: bool
 ) -> None:
     name = "broker-1.default.default.tidemark.internal"
-    context = certificate(tmp_path, name=name, issuer=None, is_expired=is_expired)
+    context = self_signed(tmp_path, name=name, is_expired=is_expired)
     shut(attacker, attacker.replication, context)
     attacker.rejected_once("TLS: certificate of an unknown authority", listener="@replication")
 
@@ -166,6 +168,29 @@ def test_fetch_as_a_follower_on_the_port_of_clients(attacker: Attacker) -> None:
     error = int.from_bytes(answer[9:11], "big", signed=True)
     assert answer == b"" or error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED, answer
     attacker.rejected_once("fetch as a replica", protocol="kafka")
+
+
+@pytest.mark.parametrize("broker_id", [1, 2])
+def test_certificate_of_one_broker_that_fetches_as_another(
+    attacker: Attacker, tmp_path: Path, broker_id: int
+) -> None:
+    """The attacker has taken over broker 0: its certificate is good for broker 0 only."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"broker-{broker_id}")])
+    request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
+    pem = request.public_bytes(serialization.Encoding.PEM).decode()
+    body = json.dumps({"pool": "default/default", "broker_id": 0, "request_pem": pem}).encode()
+    status, answer = attacker.get(
+        "/v1/sign-certificate", method="POST", body=body, port=attacker.controller,
+        token=attacker.cluster.token_file(0).read_text(),
+    )  # fmt: skip
+    assert status == 200
+    signed = json.loads(answer.split(b"\r\n\r\n", 1)[1])["certificate_pem"]
+    context = context_of(tmp_path, signed.encode(), key)
+    with attacker.secured(attacker.replication, context) as stream:
+        found = attacker.asked(stream, fetch_as(broker_id))
+    assert found[9:11] == int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED).to_bytes(2, "big"), found
+    attacker.rejected_once("fetch as a replica", listener="@replication")
 
 
 # ---- SASL

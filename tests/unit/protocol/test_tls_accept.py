@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
 import uvloop
+from tidemark_operator.security.certificate_authority import Authority, CertificateSubject
 from tidemark_protocol.pending_connections import TOO_MANY, PendingConnections
 from tidemark_protocol.tls_accept import TlsListener, TlsServer
 
@@ -28,7 +30,10 @@ class Served:
     """A server with mutual TLS, and what it rejected."""
 
     def __init__(self, *, limit: int = 50, seconds: float = 10.0) -> None:
-        self.pool = TestPool()
+        created_s = int(time.time()) - 86_400
+        self.pool = TestPool(
+            authority=Authority.create("pool", now_s=created_s, life_s=10 * 86_400)
+        )
         broker = self.pool.broker(1)
         self.rejected: list[tuple[str, str, str]] = []
         self.pending = PendingConnections(limit, limit)
@@ -126,6 +131,24 @@ def _unverified_peer() -> ssl.SSLContext:
     context = TestPool().broker(2).peers_out
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
+
+
+def test_an_expired_certificate_is_told() -> None:
+    async def scenario() -> None:
+        served = Served()
+        peer = served.pool.broker(2)
+        subject = CertificateSubject(("broker-2",))
+        issued = served.pool.authority.issue(
+            peer.request_pem(), subject, now_s=int(time.time()) - 7200, life_s=3600
+        )
+        peer.install(issued.pem, served.pool.authority.certificate_pem)
+        with contextlib.suppress(OSError):
+            assert await served.echoed(peer.peers_out) == b""
+        await eventually(lambda: len(served.rejected) == 1)
+        assert served.rejected[0][1] == "TLS: expired certificate"
+        served.server.close()
+
+    run(scenario)
 
 
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\x14\0\x12\0\0\0\0\0\1"])
