@@ -17,6 +17,9 @@ SHARED = {  # fixture of the session -> who has it
         f"tests/compatibility/test_{name}.py"
         for name in ("admin", "codecs", "confluent_kafka", "java_tools", "kafka_python", "seek")
     ],
+    "one closed cluster": [
+        f"tests/security/test_{name}.py" for name in ("handshakes_and_sasl", "http", "requests")
+    ],
     "one Spark": [
         f"tests/unit/audit/{name}.py"
         for name in (

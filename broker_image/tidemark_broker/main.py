@@ -18,13 +18,14 @@ from collections.abc import Callable
 
 import msgspec
 import uvloop
+from tidemark_protocol.log_text import escape_line
 from tidemark_protocol.loop_lag import LoopLag
 
 from tidemark_broker.http.app import HttpServer, create_app
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.consumers.group_consumer import GroupConsumer
 from tidemark_broker.http.route_access import HttpAccess
-from tidemark_broker.http.server import HttpTls, serve
+from tidemark_broker.http.server import ConnectionRules, HttpTls, serve
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.metadata.controller_channel import HttpTransport
 from tidemark_broker.security.peer_addresses import PeerAddresses
@@ -66,7 +67,7 @@ class JsonFormatter(logging.Formatter):
                 line[name] = value
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode()
+        return escape_line(msgspec.json.encode(line, enc_hook=str).decode())
 
 
 def _set_up_logging(settings: BrokerConfig) -> None:
@@ -117,6 +118,7 @@ class _Http:
                 group_offsets=broker.groups.offsets,
                 kafka_requests=broker.request_metrics,
                 client_connections=broker.client_connections,
+                rejections=broker.rejections,
                 crc_failures=broker.partitions.corrupt.crc_failures,
                 rack=broker.settings.rack,
                 metrics_profile=broker.settings.metrics_profile,
@@ -137,10 +139,12 @@ class _Http:
                 listeners={port: name for name, port in broker.settings.http_listeners},
                 stop=stop,
                 on_listening=on_listening,
-                tls=(
+                rules=ConnectionRules(
+                    broker.settings.requires_authentication,
+                    broker.rejections,
                     None
                     if self._tls is None
-                    else HttpTls(self._tls.clients, broker.settings.tls.of)
+                    else HttpTls(self._tls.clients, broker.settings.tls.of),
                 ),
             )
             beats.cancel()

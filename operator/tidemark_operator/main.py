@@ -47,6 +47,7 @@ from tidemark_operator.manager.leadership import BrokerFailure, LeadershipRunner
 from tidemark_operator.manager.lease_thread import LeaseThread
 from tidemark_operator.manager.loop_lag import LoopLagCollector
 from tidemark_operator.manager.operator_tls import OperatorTls
+from tidemark_operator.manager.rejections import RejectionsCollector
 from tidemark_operator.manager.watch import ClusterWatch, ObjectEvent
 from tidemark_operator.manager.web.actions import add_action_routes
 from tidemark_operator.manager.web.broker_reads import BrokerReads
@@ -64,6 +65,7 @@ from tidemark_operator.resources.broker_pod import PodSettings
 from tidemark_operator.resources.pod_template import USER_ID
 from tidemark_operator.security.broker_trust import BrokerTrust
 from tidemark_operator.security.credentials import CREDENTIALS_LABEL, CredentialSecrets
+from tidemark_operator.security.guarded_site import ConnectionGuard
 from tidemark_operator.security.kubernetes_clients import KubernetesClients
 from tidemark_operator.security.operator_token import OperatorTokens
 from tidemark_operator.security.subject_access_review import (
@@ -357,19 +359,20 @@ async def run(settings: OperatorSettings) -> None:
         **review_calls(_client_reviews(settings, operator, stores.open)),
         **access_calls(operator.access_reviews),
     }
-    middlewares = [operator.security.on_network]
+    middlewares, rejections = [operator.security.on_network], operator.security.rejections
     api = await serve(
         operator.controller,
         _listen(settings.controller_port),
         more_calls=calls,
         middlewares=middlewares,
+        guard=ConnectionGuard(rejections, "controller"),
     )
     tls_api = await serve(
         operator.controller,
         _listen(settings.controller_tls_port),
         more_calls=calls | operator.tls.calls(),
         middlewares=middlewares,
-        tls=operator.tls.context,
+        guard=ConnectionGuard(rejections, "controller-tls", operator.tls.context),
     )
     health = await _serve_health(operator, settings)
     people = await _serve_people(operator, settings)
@@ -460,20 +463,25 @@ async def _serve_health(operator: Operator, settings: OperatorSettings) -> web.A
         operator.audit_metrics,
         LoopLagCollector(operator.loop_lag),
         operator.reconcile_metrics,
+        RejectionsCollector(operator.security.rejections),
         middlewares=[operator.security.on_network],
     )
-    return await _serve_page(app, operator, settings, _listen(settings.health_port))
+    return await _serve_page(app, operator, settings, _listen(settings.health_port), "health")
 
 
 async def _serve_people(operator: Operator, settings: OperatorSettings) -> web.AppRunner:
     middlewares = [operator.security.on_loopback]
     app = create_people_app(operator.controller, middlewares=middlewares)
     listening = socket.create_server(("127.0.0.1", settings.people_port))
-    return await _serve_page(app, operator, settings, listening)
+    return await _serve_page(app, operator, settings, listening, "people")
 
 
 async def _serve_page(
-    app: web.Application, operator: Operator, settings: OperatorSettings, listening: socket.socket
+    app: web.Application,
+    operator: Operator,
+    settings: OperatorSettings,
+    listening: socket.socket,
+    listener: str,
 ) -> web.AppRunner:
     controller = operator.controller
     forward = ForwardToLeader(
@@ -485,7 +493,7 @@ async def _serve_page(
         add_action_routes(app, controller, operator.store, operator.runtime, forward=forward)
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
-    await web.SockSite(runner, listening).start()
+    await ConnectionGuard(operator.security.rejections, listener).site(runner, listening).start()
     return runner
 
 

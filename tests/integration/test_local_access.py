@@ -16,6 +16,7 @@ from tidemark_operator.controller import http_api
 from tidemark_operator.controller.access_reviews import AccessReviews, access_calls
 from tidemark_operator.controller.clock import MonotonicClock
 from tidemark_operator.security.authentication import authenticated
+from tidemark_operator.security.guarded_site import ConnectionGuard
 from tidemark_operator.security.local_roles import ROLES_FILE, LocalRoles
 from tidemark_operator.security.local_secret import ByLocalSecret, LocalSecret
 from tidemark_operator.security.rejections import RejectionLog
@@ -62,9 +63,14 @@ class Cluster:
         port = listening.getsockname()[1]
         calls = access_calls(AccessReviews(reviews, self.harness.service))
         secret = LocalSecret(path)
-        known = authenticated(ByLocalSecret(secret), RejectionLog(time.monotonic))
+        rejections = RejectionLog(time.monotonic)
+        known = authenticated(ByLocalSecret(secret), rejections)
         self.runner = await http_api.serve(
-            self.harness.service, listening, more_calls=calls, middlewares=[known]
+            self.harness.service,
+            listening,
+            more_calls=calls,
+            middlewares=[known],
+            guard=ConnectionGuard(rejections.connections, "controller"),
         )
         token_file = secret.write_token_file(POOL, self.broker.broker_id)
         self.channel = ControllerChannel(

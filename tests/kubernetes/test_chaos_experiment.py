@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.kubernetes.kube_cluster import ON_KUBERNETES, OPEN, ROOT, KubeCluster
+from tests.kubernetes.kube_cluster import ON_KUBERNETES, ROOT, KubeCluster
 
 pytestmark = [*ON_KUBERNETES, pytest.mark.timeout(240)]
 

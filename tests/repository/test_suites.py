@@ -38,6 +38,7 @@ def room_of(name: str) -> tuple[str, ...]:
 def test_only_known_suites_exist() -> None:
     known = (
         "compatibility fuzz integration kubernetes model mutation property regression repository"
+        " security"
     )
     assert set(SUITES) == {*known.split(), "simulation", "support", "traces", "unit"}
 

@@ -263,6 +263,7 @@ class AdminRoutes:
             render_group_offsets(offsets, gauges.offsets, view.metrics_profile),
             view.kafka_requests.render(),
             view.client_connections.render(),
+            view.rejections.render(),
             self._request_metrics.render(self._admission.requests_in_flight),
         )
 

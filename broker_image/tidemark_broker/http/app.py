@@ -99,6 +99,7 @@ class HttpServer:
             else HttpAuthentication(
                 view.authenticator,
                 view.requires_authentication,
+                view.rejections,
                 may=view.may_authenticate,
             )
         )

@@ -10,10 +10,11 @@ import re
 from collections.abc import Callable
 
 from tidemark_protocol.access_messages import ANONYMOUS, Principal
+from tidemark_protocol.connection_rejections import ConnectionRejections
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.http.problems import HttpProblem, Outcome
-from tidemark_broker.http.request import LISTENER, PRINCIPAL, authorization_of
+from tidemark_broker.http.request import ADMIT, LISTENER, PRINCIPAL, authorization_of
 from tidemark_broker.http.response import Scope
 from tidemark_broker.security.authenticator import Authenticator, AuthenticatorUnavailable
 from tidemark_broker.security.exchange import Review
@@ -36,10 +37,12 @@ class HttpAuthentication:
         self,
         authenticator: Authenticator,
         requires: Callable[[str], bool],
+        rejections: ConnectionRejections,
         *,
         may: Callable[[str], bool],
     ) -> None:
         """Create it; `requires` and `may` say of a listener's name whether clients authenticate."""
+        self._rejections = rejections
         self._authenticator = authenticator
         self._requires = requires
         self._may = may
@@ -51,13 +54,27 @@ class HttpAuthentication:
         """
         if scope["path"] in OPEN_PATHS or not self._asks(scope):
             return None
-        review = await self._review(scope)
-        identity = review.identity
-        if identity is None:
-            raise NotAuthenticated(
-                scope, "invalid_token", f"the token is not valid: {review.reason}"
+        try:
+            review = await self._review(scope)
+            identity = review.identity
+            if identity is None:
+                raise NotAuthenticated(
+                    scope, "invalid_token", f"the token is not valid: {review.reason}"
+                )
+        except NotAuthenticated as error:
+            client = scope.get("client")
+            self._rejections.note(
+                client[0] if client else "",
+                "authentication failed",
+                error.detail,
+                protocol="http",
+                listener=scope.get(LISTENER, ""),
             )
+            raise
         scope[PRINCIPAL] = identity.principal
+        admit: Callable[[], None] | None = scope.get(ADMIT)
+        if admit is not None:
+            admit()
         session_ms = self._authenticator.session_ms(identity)
         return asyncio.get_running_loop().time() + session_ms / 1000
 

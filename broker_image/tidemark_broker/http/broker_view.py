@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tidemark_protocol.connection_rejections import ConnectionRejections
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.loop_lag import LoopLag
 
+from tidemark_broker.clock import monotonic_ms
 from tidemark_broker.coordinator.core.requests import (
     GroupCounters,
     GroupGauges,
@@ -45,6 +47,9 @@ class BrokerView:
     group_gauges: Callable[[], GroupGauges] = GroupGauges
     group_counts: GroupCounters = field(default_factory=GroupCounters)
     group_offsets: Callable[[int], tuple[GroupOffset, ...]] = lambda _: ()  # at most so many
+    rejections: ConnectionRejections = field(
+        default_factory=lambda: ConnectionRejections(monotonic_ms)
+    )
     kafka_requests: KafkaRequestMetrics = field(default_factory=KafkaRequestMetrics)
     client_connections: ClientConnections = field(default_factory=ClientConnections)
     # Shared with all that check batches, so that /metrics counts every failure.

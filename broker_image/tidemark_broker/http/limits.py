@@ -42,6 +42,8 @@ class HttpLimits:
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
     connections: int = 4096
+    unauthenticated_connections: int = 512  # of a listener that authenticates
+    unauthenticated_of_address: int = 256
     header_bytes: int = 32 * 1024  # request line and headers of one request
     header_seconds: float = 10.0
     stalled_write_seconds: float = 30.0  # a client that does not read its answer

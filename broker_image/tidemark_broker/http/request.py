@@ -17,6 +17,7 @@ CLIENT_ID = b"tidemark-client-id"
 AUTHORIZATION = b"authorization"
 LISTENER = "tidemark.listener"  # of the scope: the named listener that the connection came in by
 CONNECTION = "tidemark.connection"  # of the scope: the CountedConnection
+ADMIT = "tidemark.admit"  # of the scope: called when the client of its connection is known
 PRINCIPAL = "tidemark.principal"  # of the scope: who sent the request (http/authentication.py)
 
 

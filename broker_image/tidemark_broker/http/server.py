@@ -13,16 +13,17 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import uvicorn
+from tidemark_protocol.connection_rejections import ConnectionRejections
+from tidemark_protocol.pending_connections import PendingConnections
+from tidemark_protocol.tls_accept import TlsListener, TlsServer
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from tidemark_broker.clock import monotonic_ms
 from tidemark_broker.http.limits import ServerLimits
-from tidemark_broker.http.request import CONNECTION, LISTENER
+from tidemark_broker.http.request import ADMIT, CONNECTION, LISTENER
 from tidemark_broker.http.response import AsgiApp, Scope
-from tidemark_broker.kafka.network.limits import ListenerLimits
-from tidemark_broker.kafka.network.unauthenticated_connections import UnauthenticatedConnections
 from tidemark_broker.security.client_connections import CountedConnection
 from tidemark_broker.security.tls import TlsMode
-from tidemark_broker.security.tls_detection import TlsDetectingServer
 
 DEFAULT_LIMITS = ServerLimits()
 HTTP_LISTENER = "http"  # the name of the pool's own, which no other listener can have
@@ -37,6 +38,22 @@ class HttpTls(NamedTuple):
     mode_of: Callable[[str], TlsMode] = _required  # of a listener by its name; "" is the first
 
 
+class SecuredPort(NamedTuple):
+    listener: TlsListener
+    accepts_plain: bool  # besides TLS
+
+
+class ConnectionRules(NamedTuple):
+    """What listeners require of their clients, and where rejections are logged."""
+
+    requires_authentication: Callable[[str], bool] = lambda _: False  # a listener, by its name
+    rejections: ConnectionRejections = ConnectionRejections(monotonic_ms)
+    tls: HttpTls | None = None
+
+
+OPEN = ConnectionRules()
+
+
 class _Server(uvicorn.Server):
     def __init__(
         self,
@@ -44,12 +61,12 @@ class _Server(uvicorn.Server):
         stop: asyncio.Event,
         on_started: Callable[[], None],
         plain: Sequence[socket.socket],
-        optional: Sequence[socket.socket],
+        secured: Mapping[socket.socket, SecuredPort],
     ) -> None:
         super().__init__(config)
         self._stop = stop
         self._plain = plain
-        self._optional = optional
+        self._secured = secured
         self._on_started = on_started
 
     @contextlib.contextmanager
@@ -57,8 +74,8 @@ class _Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start as uvicorn does, then listen on the sockets without TLS and with both."""
-        await super().startup(sockets)
+        """Start as uvicorn does, then listen beside it: it bounds no handshakes."""
+        await super().startup([])
         config = self.config
 
         def create_protocol() -> asyncio.Protocol:
@@ -72,17 +89,10 @@ class _Server(uvicorn.Server):
             self.servers.append(
                 await loop.create_server(create_protocol, sock=listening, backlog=config.backlog)
             )
-        bound = UnauthenticatedConnections(ListenerLimits())
-        context = cast(ssl.SSLContext, config.ssl)
-        for listening in self._optional:
-            detecting = TlsDetectingServer(
-                listening,
-                plain=create_protocol,
-                tls=create_protocol,
-                context=lambda: context,
-                bound=bound,
-            )
-            self.servers.append(cast(Any, detecting))
+        for listening, port in self._secured.items():
+            plain = create_protocol if port.accepts_plain else None
+            server: Any = TlsServer(port.listener, create_protocol, listening, plain)
+            self.servers.append(server)
 
     async def main_loop(self) -> None:
         # uvicorn's own wakes ten times a second, mostly for the date header that is off here.
@@ -95,6 +105,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     server_limits = DEFAULT_LIMITS
     listeners: Mapping[int, str] = {}  # the named ones, by their ports
+    rules = OPEN
+    pending: Mapping[str, PendingConnections] = {}  # by listener
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not asyncio's by class, only by what they do.
@@ -106,19 +118,46 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             has_tls=stream.get_extra_info("ssl_object") is not None,
         )
         self._head_bytes = 0
+        self._pending: PendingConnections | None = None
+        self._address = ""
         self._head_since: float | None = self.loop.time()  # None while no head is awaited
         self._stall_timer: asyncio.TimerHandle | None = None
         self._head_timer: asyncio.TimerHandle | None = None
+        peer = stream.get_extra_info("peername")
+        self._address = str(peer[0]) if peer else ""
         if len(self.connections) > self.server_limits.connections:
-            stream.abort()
+            limit = self.server_limits.connections
+            self.reject("too many connections", f"{limit} connections are open")
             return
+        self._pending = self.pending.get(self._listener)
+        if self._pending is not None:
+            self._pending.join(self, self._address)
         self._check_head()
+
+    def reject(self, kind: str, reason: str) -> None:
+        self.rules.rejections.note(
+            self._address, kind, reason, protocol="http", listener=self._listener
+        )
+        self.transport.abort()
+
+    def admit(self) -> None:
+        """Count the connection among those of known clients from now on."""
+        if self._pending is not None:
+            self._pending.forget(self)
+            self._pending = None
+
+    def send_400_response(self, msg: str) -> None:
+        self.rules.rejections.note(
+            self._address, "malformed request", msg, protocol="http", listener=self._listener
+        )
+        super().send_400_response(msg)
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._stall_timer, self._head_timer):
             if timer is not None:
                 timer.cancel()
         self._counted.end()
+        self.admit()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -126,16 +165,20 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self._head_bytes += len(data)
         super().data_received(data)
         # Judged after parsing: a head and its body often come in one piece.
-        if self._head_since is not None and self._head_bytes > self.server_limits.header_bytes:
-            self.transport.abort()
+        limit = self.server_limits.header_bytes
+        is_long = self._head_since is not None and self._head_bytes > limit
+        if is_long and not self.transport.is_closing():
+            self.reject("request head too large", f"expected at most {limit} bytes")
 
     def on_message_begin(self) -> None:
         self._head_since = self.loop.time()
         super().on_message_begin()
-        scope = cast(Scope, self.scope)
-        scope[CONNECTION] = self._counted
+        of_request = cast(Scope, self.scope)
+        of_request[CONNECTION] = self._counted
         if self._listener:
-            scope[LISTENER] = self._listener
+            of_request[LISTENER] = self._listener
+        if self._pending is not None:
+            of_request[ADMIT] = self.admit
 
     def on_headers_complete(self) -> None:
         self._head_since = None
@@ -145,7 +188,9 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         seconds = self.server_limits.stalled_write_seconds
-        self._stall_timer = self.loop.call_later(seconds, self.transport.abort)
+        self._stall_timer = self.loop.call_later(
+            seconds, self.reject, "response not read", f"for {seconds:g} s"
+        )
 
     def resume_writing(self) -> None:
         if self._stall_timer is not None:
@@ -161,7 +206,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         """
         seconds = self.server_limits.header_seconds
         if self._head_since is not None and self.loop.time() - self._head_since >= seconds:
-            self.transport.abort()
+            self.reject("slow request head", f"none within {seconds:g} s")
             return
         self._head_timer = self.loop.call_later(seconds, self._check_head)
 
@@ -175,18 +220,26 @@ async def serve(
     listeners: Mapping[int, str] = {},
     on_listening: Callable[[int], None] = lambda port: None,
     limits: ServerLimits = DEFAULT_LIMITS,
-    tls: HttpTls | None = None,
+    rules: ConnectionRules = OPEN,
 ) -> None:
     """Serve until `stop` is set, then end open requests within `graceful_stop_seconds`.
 
     `listeners` are more ports with their names. `on_listening(port)` is called once connections are
     accepted (port 0: the one chosen). Raises OSError when the address cannot be bound.
     """
-    by_mode: dict[TlsMode, list[socket.socket]] = {mode: [] for mode in TlsMode}
-    mode_of = (lambda _: TlsMode.REQUIRED) if tls is None else tls.mode_of
-    first = _listen(host, port, limits.backlog)
-    by_mode[mode_of("")].append(first)
-    of_this_server = {"server_limits": limits, "listeners": listeners}
+    plain_sockets: list[socket.socket] = []
+    secured: dict[socket.socket, SecuredPort] = {}
+    pending = {
+        name: _new_pending(limits)
+        for name in ("", *listeners.values())
+        if rules.requires_authentication(name)
+    }
+    of_this_server = {
+        "server_limits": limits,
+        "listeners": listeners,
+        "rules": rules,
+        "pending": pending,
+    }
     protocol: Any = type("LimitedProtocol", (LimitedHttpProtocol,), of_this_server)
     config = uvicorn.Config(
         app,
@@ -203,24 +256,37 @@ async def serve(
         timeout_keep_alive=limits.keep_alive_seconds,
         timeout_graceful_shutdown=limits.graceful_stop_seconds,
     )
-    bound_port = first.getsockname()[1]
     config.load()
-    config.ssl = None if tls is None else tls.context
-    server = _Server(
-        config,
-        stop,
-        lambda: on_listening(bound_port),
-        by_mode[TlsMode.DISABLED],
-        by_mode[TlsMode.OPTIONAL],
-    )
+    bound_port = port
+    server = _Server(config, stop, lambda: on_listening(bound_port), plain_sockets, secured)
     try:
-        for more, name in listeners.items():
-            by_mode[mode_of(name)].append(_listen(host, more, limits.backlog))
-        await server.serve(by_mode[TlsMode.REQUIRED])
+        for each, name in ((port, ""), *listeners.items()):
+            listening = _listen(host, each, limits.backlog)
+            mode = TlsMode.DISABLED if rules.tls is None else rules.tls.mode_of(name)
+            if rules.tls is None or mode is TlsMode.DISABLED:
+                plain_sockets.append(listening)
+            else:
+                tls = _tls_listener(rules.tls, name, limits, rules.rejections)
+                secured[listening] = SecuredPort(tls, accepts_plain=mode is TlsMode.OPTIONAL)
+            if not name:
+                bound_port = listening.getsockname()[1]
+        await server.serve([])
     finally:
-        for sockets in by_mode.values():
-            for listening in sockets:
-                listening.close()
+        for listening in (*plain_sockets, *secured):
+            listening.close()
+
+
+def _new_pending(limits: ServerLimits) -> PendingConnections:
+    return PendingConnections(limits.unauthenticated_connections, limits.unauthenticated_of_address)
+
+
+def _tls_listener(
+    tls: HttpTls, name: str, limits: ServerLimits, rejections: ConnectionRejections
+) -> TlsListener:
+    def on_rejected(address: str, reason: str, detail: str) -> None:
+        rejections.note(address, reason, detail, protocol="http", listener=name)
+
+    return TlsListener(lambda: tls.context, _new_pending(limits), on_rejected)
 
 
 def _listen(host: str, port: int, backlog: int) -> socket.socket:

@@ -8,13 +8,13 @@ import logging
 from dataclasses import dataclass
 
 from tidemark_protocol.access_messages import Access, Principal
+from tidemark_protocol.audit_line import MAX_NAME, PERFORMED, REJECTED, AuditLine
 
 from tidemark_broker.clock import Clock
 
 LINES_OF_A_PERIOD = 10
 PERIOD_MS = 10_000
 MAX_PRINCIPALS = 1_000
-MAX_NAME = 249  # characters of what a client named
 
 _log = logging.getLogger(__name__)
 
@@ -49,15 +49,15 @@ class AccessLog:
             period.left_out += 1
             return
         period.lines += 1
-        extra = _fields(origin, access)
+        extra = _fields(REJECTED, origin, access)
         if period.left_out:
-            extra["left_out"] = period.left_out
+            extra["suppressed"] = period.left_out
             period.left_out = 0
         _log.warning("access denied", extra=extra)
 
     def performed(self, origin: Origin, access: Access) -> None:
         """Log an action that changes topics, groups or the pool, and that succeeded."""
-        _log.info("admin action", extra=_fields(origin, access))
+        _log.info("admin action", extra=_fields(PERFORMED, origin, access))
 
     def _period(self, principal: Principal) -> _Period:
         now_ms = self._clock()
@@ -71,14 +71,20 @@ class AccessLog:
         return period
 
 
-def _fields(origin: Origin, access: Access) -> dict[str, object]:
+def _fields(outcome: str, origin: Origin, access: Access) -> dict[str, object]:
+    line = AuditLine(
+        outcome=outcome,
+        principal=origin.principal.name,
+        address=origin.client_host,
+        protocol="http" if origin.operation.startswith("/") else "kafka",
+        listener=origin.listener,
+        verb=access.verb.value,
+        resource=access.kind.value,
+        reason="access denied" if outcome == REJECTED else "",
+    )
     return {
-        "principal": origin.principal.name[:MAX_NAME],
-        "verb": access.verb.value,
-        "resource": access.kind.value,
+        **line.fields(),
         "resource_name": access.name[:MAX_NAME],
         "operation": origin.operation,
-        "listener": origin.listener,
-        "client_host": origin.client_host,
         "correlation": origin.correlation,
     }

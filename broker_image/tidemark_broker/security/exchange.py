@@ -44,9 +44,10 @@ Found = Review | ScramCredential
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """It is the client's turn."""
+    """It is the client's turn; `rejection` says why it has failed already."""
 
     data: bytes
+    rejection: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ class OauthBearerExchange:
     def _reject(self, reason: str) -> Step:
         self._rejection = reason
         document = {"status": "invalid_token", "error_description": reason}
-        return Challenge(json.dumps(document).encode())
+        return Challenge(json.dumps(document).encode(), reason)
 
 
 def _authorization_id(header: bytes) -> str | None:

@@ -26,9 +26,11 @@ from collections.abc import Coroutine, Mapping
 from typing import Any
 from uuid import UUID
 
+from tidemark_protocol.connection_rejections import ConnectionRejections
 from tidemark_protocol.controller_messages import Endpoints, RegisterRequest
 from tidemark_protocol.ids import NO_EPOCH, BrokerId, Offset
 
+from tidemark_broker.clock import monotonic_ms
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.kafka.apis.fetch_sessions import MAX_SESSION_ID
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
@@ -201,6 +203,7 @@ class BrokerServer(PartitionObserver):
         self._renewal = self._new_renewal(environment)
         self.request_metrics = KafkaRequestMetrics()
         self.client_connections = ClientConnections()
+        self.rejections = ConnectionRejections(monotonic_ms)
         self._fetches = FollowerFetchHandler(self.partitions, scheduler=self._loop)
         self._stop = asyncio.Event()  # an end was asked for, in whatever way
         self._hurry = asyncio.Event()
@@ -294,9 +297,7 @@ class BrokerServer(PartitionObserver):
         assert self.session is not None
         renewal = self._renewal
         if renewal is not None:
-            self._start_background(
-                renewal.run(lambda: self._use_certificate(listener)), "certificate-renewal"
-            )
+            self._start_background(renewal.run(self._use_certificate), "certificate-renewal")
         try:
             self._not_ready = "Starting: registering with the controller"
             try:
@@ -419,8 +420,7 @@ class BrokerServer(PartitionObserver):
         self._not_ready = "Starting: waiting for a certificate of the controller"
         return await self._until_stop(self._renewal.first())
 
-    async def _use_certificate(self, listener: SocketServer) -> None:
-        await listener.renew_replication()
+    async def _use_certificate(self) -> None:
         assert self._fetchers is not None
         self._fetchers.reconnect()
 
@@ -445,6 +445,7 @@ class BrokerServer(PartitionObserver):
             processing_clock_s=self._environment.processing_clock_s,
             request_metrics=self.request_metrics,
             client_connections=self.client_connections,
+            rejections=self.rejections,
             authenticator=self.authenticator,
             authorizer=self.authorizer,
             authenticated=self.settings.authenticated_listeners,

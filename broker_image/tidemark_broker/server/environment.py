@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from tidemark_protocol.connection_rejections import ConnectionRejections
+
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.kafka.network.request_metrics import KafkaRequestMetrics
 from tidemark_broker.log.disk import Disk
@@ -37,6 +39,7 @@ class HttpBackend(Protocol):
     authorizer: Authorizer
     request_metrics: KafkaRequestMetrics
     client_connections: ClientConnections
+    rejections: ConnectionRejections
     authenticator: Authenticator | None
 
     def is_ready(self) -> tuple[bool, str]:

@@ -8,7 +8,6 @@ events_api.py. Who may send what is the middleware's to decide (security/authent
 
 import asyncio
 import socket
-import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 import msgspec
@@ -38,6 +37,7 @@ from tidemark_operator.controller.events_api import add_event_routes
 from tidemark_operator.controller.metrics import CONTENT_TYPE, exposition
 from tidemark_operator.controller.service import ControllerService
 from tidemark_operator.security.authentication import broker_of
+from tidemark_operator.security.guarded_site import ConnectionGuard
 
 STATUS_PATH = "/v1/status"
 PARTITIONS_AT_A_TIME = 500  # in a status
@@ -106,7 +106,7 @@ async def serve(
     more_metrics: tuple[Collector, ...] = (),
     add_routes: Callable[[web.Application], None] = lambda _: None,
     middlewares: Sequence[Middleware],
-    tls: ssl.SSLContext | None = None,
+    guard: ConnectionGuard,
 ) -> web.AppRunner:
     """Serve on a socket that is already bound; `cleanup()` of the result ends it.
 
@@ -128,7 +128,7 @@ async def serve(
         keepalive_timeout=75.0,
     )
     await runner.setup()
-    await web.SockSite(runner, listening, backlog=1024, ssl_context=tls).start()
+    await guard.site(runner, listening).start()
     return runner
 
 

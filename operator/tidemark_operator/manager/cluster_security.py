@@ -40,6 +40,7 @@ class ClusterSecurity:
             lambda spec: store.review(SUBJECT_ACCESS_REVIEW, spec), monotonic_s=time.monotonic
         )
         rejections = RejectionLog(time.monotonic)
+        self.rejections = rejections.connections
         self.on_network: Middleware = authenticated(
             ByKubernetes(
                 self.tokens,

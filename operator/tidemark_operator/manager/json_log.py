@@ -6,6 +6,8 @@ import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
+from tidemark_protocol.log_text import escape_line
+
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 # kopf says of every event that its handler succeeded, and attaches whole objects.
 _QUIET = ("kopf", "aiohttp.access", "asyncio")
@@ -25,7 +27,7 @@ class JsonLines(logging.Formatter):
                 line[name] = value if isinstance(value, str | int | float | bool) else str(value)
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return escape_line(json.dumps(line, ensure_ascii=False))
 
 
 class Lines(logging.StreamHandler[TextIO]):

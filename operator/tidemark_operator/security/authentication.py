@@ -19,6 +19,7 @@ from tidemark_protocol.access_messages import (
 )
 
 from tidemark_operator.security.broker_identity import BrokerIdentity, BrokerPods
+from tidemark_operator.security.guarded_site import connection_of
 from tidemark_operator.security.pool_permissions import PoolPermissions
 from tidemark_operator.security.rejections import Reason, RejectionLog, SenderRejected
 from tidemark_operator.security.route_owners import (
@@ -60,12 +61,17 @@ def authenticated(authentication: Authentication, rejections: RejectionLog) -> M
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        connection = connection_of(request)
+        if connection is not None:
+            connection.has_request()
         if request.match_info.http_exception is not None:
             return await handler(request)  # there is no such route
         try:
             owners = _owners(request)
             if Owner.EVERYONE not in owners:
-                request[SENDER] = await authentication.sender_of(request, owners)
+                sender = request[SENDER] = await authentication.sender_of(request, owners)
+                if sender is not None and connection is not None:
+                    connection.admit()
             return await handler(request)
         except SenderRejected as rejected:
             address = address_of(request)

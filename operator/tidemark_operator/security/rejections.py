@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tidemark_protocol.audit_line import REJECTED, AuditLine
+from tidemark_protocol.connection_rejections import ConnectionRejections
+
 log = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 10.0  # one line for each sender and reason
 MAX_SENDERS = 1000
-MAX_TEXT = 200
 
 
 class Reason(StrEnum):
@@ -60,6 +62,7 @@ class RejectionLog:
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
+        self.connections = ConnectionRejections(lambda: int(now_s() * 1000))
         self._sent: OrderedDict[tuple[str, str, Reason], _Sent] = OrderedDict()
 
     def record(self, method: str, path: str, address: str, rejected: SenderRejected) -> None:
@@ -76,13 +79,17 @@ class RejectionLog:
         log.warning(
             "request rejected",
             extra={
-                "method": method,
-                "path": path[:MAX_TEXT],
-                "address": address,
-                "sender": rejected.sender[:MAX_TEXT],
-                "reason": rejected.reason.value,
+                **AuditLine(
+                    outcome=REJECTED,
+                    principal=rejected.sender,
+                    address=address,
+                    protocol="controller",
+                    verb=method,
+                    resource=path,
+                    reason=rejected.reason.value,
+                    detail=str(rejected),
+                ).fields(),
                 "status": rejected.status,
-                "problem": str(rejected),
                 "suppressed": 0 if sent is None else sent.suppressed,
             },
         )

@@ -18,7 +18,7 @@ from tidemark_broker.kafka.apis.access_rule import Scope
 from tidemark_broker.kafka.apis.required_access import REQUIRED_ACCESS
 from tidemark_broker.kafka.network.request import KafkaRequest
 from tidemark_broker.kafka.network.response_writer import RespondLater
-from tidemark_broker.kafka_wire.messages.frames import API_NAMES
+from tidemark_broker.kafka_wire.messages.frames import API_NAMES, CREATE_ACLS, DELETE_ACLS
 from tidemark_broker.kafka_wire.messages.schema import Api, Values
 from tidemark_broker.metadata.metadata_cache import MetadataCache
 from tidemark_broker.security.access_log import Origin
@@ -30,6 +30,7 @@ MAX_NAMES = 2_000  # that a request is looked up for
 MAX_SENTENCES = 100  # about denied names, in a response and in the log
 MAX_NAME = 1_000  # a longer name needs the access to all
 NO_TOPICS: frozenset[str] = frozenset()
+_NEVER_ALLOWED = frozenset({CREATE_ACLS, DELETE_ACLS})  # there are no ACLs; that one asks is logged
 
 Made = TypeVar("Made")
 
@@ -225,6 +226,9 @@ class KafkaAccess:
         return decide(asker), asker
 
     def _log(self, request: KafkaRequest, asker: Asker, values: Values) -> None:
+        if request.header.api_key in _NEVER_ALLOWED:
+            pool = self._authorizer.pool_name
+            asker.denied[_access(Verb.ALTER, ResourceKind.POOL, pool)] = None
         if not asker.denied and not asker.performed:
             return
         origin = Origin(

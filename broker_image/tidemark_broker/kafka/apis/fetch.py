@@ -295,13 +295,17 @@ def _require_clients(request: KafkaRequest) -> None:
 
 def _fetch_of_replica(context: HandlerContext, request: KafkaRequest, fetch: FetchRequest) -> None:
     correlation_id = request.header.correlation_id
-    if context.access.is_checked(request):  # brokers have a listener of their own
-        error = FetchResponse(correlation_id, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        request.errors.append(error.error)
-        request.answer(encode_fetch_response(error))
-        return
     own_cluster = context.cluster_id()
-    if not request.link.may_fetch_as(fetch.replica_id):
+    # Where clients have names, brokers have a listener of their own.
+    is_client = context.access.is_checked(request)
+    if is_client or not request.link.may_fetch_as(fetch.replica_id):
+        context.rejections.note(
+            request.client_host,
+            "fetch as a replica",
+            f"{request.principal.name} fetches as broker {fetch.replica_id}",
+            protocol="kafka",
+            listener=request.listener,
+        )
         error = FetchResponse(correlation_id, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         request.errors.append(error.error)
         request.answer(encode_fetch_response(error))

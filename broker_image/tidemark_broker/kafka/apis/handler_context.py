@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from tidemark_protocol.connection_rejections import ConnectionRejections
+
 from tidemark_broker.clock import Clock, Scheduler, monotonic_ms
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.kafka.apis.access_check import KafkaAccess
@@ -67,6 +69,9 @@ class HandlerContext:
     handlers: dict[int, ApiHandler] = field(default_factory=dict)
     request_metrics: KafkaRequestMetrics = field(default_factory=KafkaRequestMetrics)
     client_connections: ClientConnections = field(default_factory=ClientConnections)
+    rejections: ConnectionRejections = field(
+        default_factory=lambda: ConnectionRejections(monotonic_ms)
+    )
     authenticator: Authenticator | None = None  # None: no listener asks who its clients are
     access: KafkaAccess = field(init=False)
     answering: ResponseWriter = field(init=False)

@@ -130,7 +130,9 @@ class _SaslServer:
         if isinstance(step, Authenticated):
             step = _accepted(session, step, authenticator)
         if isinstance(step, Challenge):
+            session.rejection = step.rejection
             return _Outcome(step.data)
+        session.rejection = ""
         session.exchange = None
         session.takes_bare_bytes = False
         if isinstance(step, Authenticated):

@@ -37,8 +37,9 @@ class ClientSession:
     """The authentication of one connection.
 
     `expires_at_s` is the loop's time from which it is over (KIP-368). `exchange` is the one under
-    way. With `takes_bare_bytes` the next frame is the mechanism's bytes alone. `failure` says why
-    the connection ends after the response that is being made.
+    way, and `rejection` why it has failed although the client has not ended it yet. With
+    `takes_bare_bytes` the next frame is the mechanism's bytes alone. `failure` says why the
+    connection ends after the response that is being made.
     """
 
     rules: ListenerRules = OPEN
@@ -49,6 +50,7 @@ class ClientSession:
     exchange: Exchange | None = None
     takes_bare_bytes: bool = False
     failure: str = ""
+    rejection: str = ""
     on_authenticated: Callable[[], None] = field(default=_nothing)
 
     @property

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
 
+from tidemark_protocol.connection_rejections import ConnectionRejections
 from tidemark_protocol.ids import NO_BROKER
 
 from tidemark_broker.clock import Timer
@@ -28,7 +29,6 @@ from tidemark_broker.kafka.network.replica_rights import ReplicaRights
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka.network.request_metrics import FETCH_OF_FOLLOWER, KafkaRequestMetrics
 from tidemark_broker.kafka.network.unauthenticated_connections import UnauthenticatedConnections
-from tidemark_broker.kafka.network.violations import ProtocolViolations
 from tidemark_broker.kafka_wire.messages.frames import (
     API_VERSIONS,
     FETCH,
@@ -77,7 +77,7 @@ class ConnectionOwner(Protocol):
     over_limit_connections: OverLimitConnections
     request_metrics: KafkaRequestMetrics
     unauthenticated_connections: UnauthenticatedConnections
-    violations: ProtocolViolations
+    rejections: ConnectionRejections
 
     @property
     def handlers(self) -> Mapping[int, ApiHandler]: ...
@@ -190,7 +190,7 @@ class KafkaConnection(asyncio.Protocol):
         self._client_host = str(peer[0]) if peer else ""
         self._counted.has_tls = transport.get_extra_info("ssl_object") is not None
         if self._session.must_authenticate:
-            self._owner.unauthenticated_connections.join(self)
+            self._owner.unauthenticated_connections.join(self, self._listener, self._client_host)
             self._session_timer = self._loop.call_later(
                 self._limits.authentication_seconds, self._end_if_unauthenticated
             )
@@ -220,6 +220,8 @@ class KafkaConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        if self._session.rejection:  # known to the client, which left without ending the exchange
+            self._note("authentication failed", self._session.rejection)
         self._owner.connections.pop(self, None)
         self._forget_waiting()
         self._memory.requests.give_back(self._partial_counted)
@@ -227,7 +229,7 @@ class KafkaConnection(asyncio.Protocol):
         self._partial_counted = self._unread_counted = 0
         self._memory.forget(self)
         self._owner.over_limit_connections.forget(self)
-        self._owner.unauthenticated_connections.forget(self)
+        self._owner.unauthenticated_connections.forget(self, self._listener)
         self._counted.end()
         for timer in (self._throttle_timer, self._session_timer, self._identity_timer):
             if timer is not None:
@@ -304,7 +306,7 @@ class KafkaConnection(asyncio.Protocol):
 
         What is being sent to the client is not worth its memory.
         """
-        self._owner.violations.note(self._client_host, kind, reason)
+        self._note(kind, reason)
         self._abort()
 
     # ---- authentication
@@ -333,7 +335,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def _on_authenticated(self) -> None:
         """Serve the client from now on, until its authentication is over."""
-        self._owner.unauthenticated_connections.forget(self)
+        self._owner.unauthenticated_connections.forget(self, self._listener)
         self._counted.used(self._owner.client_connections, is_authenticated=True)
         count = len(self._owner.connections) - len(self._owner.unauthenticated_connections)
         if count > self._limits.connections:
@@ -646,6 +648,11 @@ class KafkaConnection(asyncio.Protocol):
         else:
             self._reject("malformed frame", reason)
 
+    def _note(self, kind: str, reason: str) -> None:
+        self._owner.rejections.note(
+            self._client_host, kind, reason, protocol="kafka", listener=self._listener
+        )
+
     def _fail(self, reason: str | MalformedFrame) -> None:
         is_malformed = isinstance(reason, MalformedFrame)
         self._reject("malformed request" if is_malformed else "failed request", str(reason))
@@ -655,7 +662,7 @@ class KafkaConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        self._owner.violations.note(self._client_host, kind, reason)
+        self._note(kind, reason)
         self._end()
 
     def _end(self) -> None:

@@ -20,7 +20,8 @@ class ListenerLimits:
         64  # above those, until it is known whether they are brokers of the pool
     )
     over_limit_seconds: float = 1.0
-    unauthenticated_connections: int = 256  # apart from `connections`
+    unauthenticated_connections: int = 512  # of one listener, apart from `connections`
+    unauthenticated_of_address: int = 256
     unauthenticated_bytes: int = 32 * 1024  # of a request before authentication
     authentication_seconds: float = 10.0  # from the connection on, and for each authentication
     rejection_seconds: float = 0.1  # until wrong credentials are answered

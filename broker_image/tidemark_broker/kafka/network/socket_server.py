@@ -6,6 +6,8 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tidemark_protocol.tls_accept import TlsListener, TlsServer
+
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.apis.handler_table import add_handlers
 from tidemark_broker.kafka.network.client_session import OPEN, ListenerRules
@@ -13,18 +15,13 @@ from tidemark_broker.kafka.network.connection import KafkaConnection
 from tidemark_broker.kafka.network.connection_limit import OverLimitConnections
 from tidemark_broker.kafka.network.replica_rights import ReplicaRights
 from tidemark_broker.kafka.network.request import ApiHandler
-from tidemark_broker.kafka.network.unauthenticated_connections import UnauthenticatedConnections
-from tidemark_broker.kafka.network.violations import ProtocolViolations
+from tidemark_broker.kafka.network.unauthenticated_connections import (
+    UnauthenticatedConnections,
+    new_pending,
+)
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
-from tidemark_broker.security.tls import (
-    HANDSHAKE_TIMEOUT_SECONDS,
-    SHUTDOWN_TIMEOUT_SECONDS,
-    BrokerTls,
-    PeerIdentity,
-    TlsMode,
-)
-from tidemark_broker.security.tls_detection import ClosableServer, TlsDetectingServer
+from tidemark_broker.security.tls import BrokerTls, PeerIdentity, TlsMode
 
 REPLICATION = "@replication"  # a name that no listener of clients can have: nothing is authorised
 PLAIN_REPLICAS = ListenerRules(serves_clients=False)
@@ -37,8 +34,6 @@ class SocketServer:
     def __init__(self, context: HandlerContext, tls: BrokerTls | None = None) -> None:
         self.context = context
         self._tls = tls
-        self._replication_socket: socket.socket | None = None
-        self._replication_server: asyncio.Server | None = None
         self.client_connections = context.client_connections
         self.limits = context.limits
         self.memory = context.memory
@@ -46,12 +41,12 @@ class SocketServer:
         self.unauthenticated_connections = UnauthenticatedConnections(context.limits)
         self.request_metrics = context.request_metrics
         self.processing_clock_s = context.processing_clock_s
-        self.violations = ProtocolViolations(context.clock)
+        self.rejections = context.rejections
         add_handlers(context)
         self.connections: dict[KafkaConnection, None] = {}  # by age
         self.has_metadata = context.partitions.metadata.has_come
         context.partitions.metadata.on_image(self._on_metadata)
-        self._servers: list[ClosableServer] = []
+        self._servers: list[asyncio.Server | TlsServer] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -84,23 +79,22 @@ class SocketServer:
         May be called for several ports, each with the name and rules of its listener. Raises
         OSError.
         """
-        loop = asyncio.get_running_loop()
-        if self._sweep_timer is None:
-            self._sweep_timer = loop.call_later(self.limits.sweep_seconds, self._sweep)
 
         def connection() -> KafkaConnection:
             return KafkaConnection(self, listener, rules)
 
-        if mode is TlsMode.OPTIONAL:
+        loop = asyncio.get_running_loop()
+        server: asyncio.Server | TlsServer
+        if mode is TlsMode.DISABLED:
+            server = await loop.create_server(connection, host, port, backlog=512)
+        else:
             tls = self._must_have_tls()
+            plain = connection if mode is TlsMode.OPTIONAL else None
             listening = _listen(host, port)
-            self._detect(listening, connection, connection, lambda: tls.clients)
-            return int(listening.getsockname()[1])
-        options: dict[str, Any] = {}
-        if mode is TlsMode.REQUIRED:
-            options = _tls_options(self._must_have_tls().clients)
-        server = await loop.create_server(connection, host, port, backlog=512, **options)
+            server = self._serve_tls(lambda: tls.clients, listening, listener, connection, plain)
         self._servers.append(server)
+        if self._sweep_timer is None:
+            self._sweep_timer = loop.call_later(self.limits.sweep_seconds, self._sweep)
         return int(server.sockets[0].getsockname()[1])
 
     async def start_replication(
@@ -113,55 +107,41 @@ class SocketServer:
         """
         if self._tls is None:
             return await self.start(host, port, listener=REPLICATION, rules=PLAIN_REPLICAS)
-        listening = _listen(host, port)
-        if mode is TlsMode.OPTIONAL:
-            tls = self._tls
-            self._detect(
-                listening,
-                lambda: KafkaConnection(self, REPLICATION, PLAIN_REPLICAS),
-                lambda: KafkaConnection(self, REPLICATION, CERTIFIED_REPLICAS),
-                lambda: tls.peers_in,
-            )
-        else:
-            self._replication_socket = listening
-            await self.renew_replication()
-        return int(listening.getsockname()[1])
+        tls = self._tls
 
-    async def renew_replication(self) -> None:
-        """Accept connections of brokers with the certificate and the authorities of now.
+        def certified() -> KafkaConnection:
+            return KafkaConnection(self, REPLICATION, CERTIFIED_REPLICAS)
 
-        Trust cannot be taken back from a context, so another server accepts at the same socket.
-        """
-        if self._replication_socket is None:  # each connection asks for the context
-            return
-        assert self._tls is not None
-        former = self._replication_server
-        self._replication_server = await asyncio.get_running_loop().create_server(
-            lambda: KafkaConnection(self, REPLICATION, CERTIFIED_REPLICAS),
-            sock=self._replication_socket.dup(),
-            backlog=512,
-            **_tls_options(self._tls.peers_in),
+        def plain() -> KafkaConnection:
+            return KafkaConnection(self, REPLICATION, PLAIN_REPLICAS)
+
+        # Of each connection's time: a renewal makes another context, as trust cannot be taken
+        # back from one.
+        server = self._serve_tls(
+            lambda: tls.peers_in,
+            _listen(host, port),
+            REPLICATION,
+            certified,
+            plain if mode is TlsMode.OPTIONAL else None,
         )
-        if former is not None:
-            former.close()
+        self._servers.append(server)
+        return int(server.sockets[0].getsockname()[1])
 
-    def _detect(
+    def _serve_tls(
         self,
-        listening: socket.socket,
-        plain: Callable[[], KafkaConnection],
-        tls: Callable[[], KafkaConnection],
         context: Callable[[], ssl.SSLContext],
-    ) -> None:
-        self._servers.append(
-            TlsDetectingServer(
-                listening,
-                plain=plain,
-                tls=tls,
-                context=context,
-                bound=self.unauthenticated_connections,
-                first_byte_seconds=self.limits.authentication_seconds,
-            )
+        listening: socket.socket,
+        listener: str,
+        secured: Callable[[], KafkaConnection],
+        plain: Callable[[], KafkaConnection] | None,
+    ) -> TlsServer:
+        def on_rejected(address: str, reason: str, detail: str) -> None:
+            self.rejections.note(address, reason, detail, protocol="kafka", listener=listener)
+
+        shared = TlsListener(
+            context, new_pending(self.limits), on_rejected, self.limits.authentication_seconds
         )
+        return TlsServer(shared, secured, listening, plain)
 
     def _must_have_tls(self) -> BrokerTls:
         assert self._tls is not None, "a listener with TLS needs a certificate"
@@ -173,11 +153,7 @@ class SocketServer:
         self.memory.stop()
         self.context.leader_changes.stop()
         self.over_limit_connections.stop()
-        self.violations.log_counts()
-        if self._replication_server is not None:
-            self._servers.append(self._replication_server)
-        if self._replication_socket is not None:
-            self._replication_socket.close()
+        self.rejections.log_counts()
         for server in self._servers:
             server.close()
         for connection in tuple(self.connections):
@@ -196,7 +172,7 @@ class SocketServer:
         loop = asyncio.get_running_loop()
         for connection in tuple(self.connections):
             connection.close_if_idle(loop.time() - self.limits.idle_seconds)
-        self.violations.sweep()
+        self.rejections.sweep()
         self._sweep_timer = loop.call_later(self.limits.sweep_seconds, self._sweep)
 
 
@@ -205,18 +181,9 @@ def _listen(host: str, port: int) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.setblocking(False)
         listening.bind((host, port))
         listening.listen(512)
     except OSError:
         listening.close()
         raise
     return listening
-
-
-def _tls_options(context: ssl.SSLContext) -> dict[str, Any]:
-    return {
-        "ssl": context,
-        "ssl_handshake_timeout": HANDSHAKE_TIMEOUT_SECONDS,
-        "ssl_shutdown_timeout": SHUTDOWN_TIMEOUT_SECONDS,
-    }

@@ -1,34 +1,34 @@
-"""Bound the connections whose clients have not authenticated yet, apart from all others.
+"""Bound the connections whose clients have not authenticated yet, apart from all others."""
 
-A client that authenticates does so in milliseconds, so when too many connections are open without
-it, the oldest of them is closed.
-"""
-
-from typing import Protocol
+from tidemark_protocol.pending_connections import PendingConnection, PendingConnections
 
 from tidemark_broker.kafka.network.limits import ListenerLimits
 
 
-class UnauthenticatedConnection(Protocol):
-    def reject(self, kind: str, reason: str) -> None: ...
-
-
 class UnauthenticatedConnections:
+    """Those of all listeners; each listener has its own bound."""
+
     def __init__(self, limits: ListenerLimits) -> None:
-        self._limit = limits.unauthenticated_connections
-        self._open: dict[UnauthenticatedConnection, None] = {}  # by age
+        self._limits = limits
+        self._by_listener: dict[str, PendingConnections] = {}
 
     def __len__(self) -> int:
-        return len(self._open)
+        return sum(map(len, self._by_listener.values()))
 
-    def join(self, connection: UnauthenticatedConnection) -> None:
-        if len(self._open) >= self._limit:
-            oldest = next(iter(self._open))
-            self.forget(oldest)
-            reason = f"{self._limit} connections are open without authentication"
-            oldest.reject("too many unauthenticated connections", reason)
-        self._open[connection] = None
+    def of(self, listener: str) -> PendingConnections:
+        """Return those of a listener."""
+        found = self._by_listener.get(listener)
+        if found is None:
+            found = self._by_listener[listener] = new_pending(self._limits)
+        return found
 
-    def forget(self, connection: UnauthenticatedConnection) -> None:
+    def join(self, connection: PendingConnection, listener: str, address: str) -> None:
+        self.of(listener).join(connection, address)
+
+    def forget(self, connection: PendingConnection, listener: str) -> None:
         """Forget a connection that has authenticated, or is gone."""
-        self._open.pop(connection, None)
+        self.of(listener).forget(connection)
+
+
+def new_pending(limits: ListenerLimits) -> PendingConnections:
+    return PendingConnections(limits.unauthenticated_connections, limits.unauthenticated_of_address)

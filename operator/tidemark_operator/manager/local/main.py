@@ -52,6 +52,7 @@ from tidemark_operator.manager.local.apply import NAMESPACE, ManifestRejected, a
 from tidemark_operator.manager.local.local_tls import LocalTls, write_local_profile
 from tidemark_operator.manager.local.readiness import notify_when_ready, readiness_of
 from tidemark_operator.manager.loop_lag import LoopLagCollector
+from tidemark_operator.manager.rejections import RejectionsCollector
 from tidemark_operator.manager.web.actions import add_action_routes
 from tidemark_operator.manager.web.broker_reads import BrokerReads
 from tidemark_operator.manager.web.live_pools import LivePools
@@ -63,6 +64,7 @@ from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.security.authentication import authenticated
 from tidemark_operator.security.broker_trust import BrokerTrust
+from tidemark_operator.security.guarded_site import ConnectionGuard
 from tidemark_operator.security.local_roles import LocalRoles, create_roles
 from tidemark_operator.security.local_secret import ByLocalSecret, LocalSecret
 from tidemark_operator.security.local_users import (
@@ -194,6 +196,7 @@ class LocalCluster:
             on_change=self._on_change,
         )
         self._secret = LocalSecret(settings.data_dir)
+        self._rejections = RejectionLog(time.monotonic)
         self._access_reviews = AccessReviews(
             SubjectAccessReviews(
                 LocalRoles(settings.data_dir).review, now_ms=MonotonicClock().now_ms
@@ -262,19 +265,23 @@ class LocalCluster:
         if self._tls is not None:
             await self._tls.start()
         write_local_profile(self._settings.controller_port, self._tls)
-        lag = LoopLag()
+        lag, rejections = LoopLag(), self._rejections.connections
         with socket.create_server((HOST, self._settings.controller_port)) as listening:
             runner = await http_api.serve(
                 self.controller,
                 listening,
                 pid_of=self.runtime.pid,
                 more_calls=self._more_calls(),
-                more_metrics=(LoopLagCollector(lag), ReconcileCollector(self._queue)),
+                more_metrics=(
+                    LoopLagCollector(lag),
+                    ReconcileCollector(self._queue),
+                    RejectionsCollector(rejections),
+                ),
                 add_routes=self._add_routes,
-                middlewares=[
-                    authenticated(ByLocalSecret(self._secret), RejectionLog(time.monotonic))
-                ],
-                tls=None if self._tls is None else self._tls.context,
+                middlewares=[authenticated(ByLocalSecret(self._secret), self._rejections)],
+                guard=ConnectionGuard(
+                    rejections, "controller", None if self._tls is None else self._tls.context
+                ),
             )
             try:
                 async with asyncio.TaskGroup() as tasks:

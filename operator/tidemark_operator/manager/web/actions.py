@@ -12,12 +12,14 @@ localhost, because a name may be another site's that points here (DNS rebinding)
 
 import asyncio
 import ipaddress
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import web
+from tidemark_protocol.audit_line import PERFORMED, AuditLine
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 
@@ -33,6 +35,8 @@ from tidemark_operator.manager.web.routes import (
     safe_json,
 )
 from tidemark_operator.store.object_store import Conflict, ObjectStore, StoreError
+
+log = logging.getLogger(__name__)
 
 ACTION_HEADER = "X-Tidemark-Action"
 MAX_BODY_BYTES = 4096
@@ -221,6 +225,16 @@ class Actions:
 
     def _record(self, pool: str, action: ActionRequested) -> None:
         self._service.record_action(pool, action)
+        topic = action.topic
+        of = f"{topic.topic}-{action.partition}" if topic else f"broker {action.broker_id}"
+        line = AuditLine(
+            outcome=PERFORMED,
+            address=action.requested_by,
+            protocol="controller",
+            verb=action.action.value,
+            resource=f"{pool} {of}",
+        )
+        log.info("admin action", extra=line.fields())
 
 
 def _drained(item: Object, drained: set[int]) -> Object:

@@ -14,7 +14,7 @@ OVERRIDDEN = {
     "_Server": {"__init__", "capture_signals", "main_loop", "startup"},
     "LimitedHttpProtocol": {
         "connection_made", "connection_lost", "data_received", "on_message_begin",
-        "on_headers_complete", "pause_writing", "resume_writing",
+        "on_headers_complete", "pause_writing", "resume_writing", "send_400_response",
     },
 }  # fmt: skip
 READ: dict[str, set[str]] = {

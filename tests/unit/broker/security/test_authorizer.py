@@ -160,10 +160,10 @@ def test_denials_are_logged_once_each_and_bounded_by_principal(
     assert len(caplog.records) == LINES_OF_A_PERIOD
     line = vars(caplog.records[0])
     assert (line["principal"], line["verb"], line["resource"]) == ("alice", "produce", "topics")
-    assert (line["resource_name"], line["client_host"]) == ("orders", "10.0.0.7")
+    assert (line["resource_name"], line["address"]) == ("orders", "10.0.0.7")
     assert (line["listener"], line["correlation"]) == ("external", "42")
     time.now_ms += PERIOD_MS
     log.denied(origin, ORDERS)
-    assert vars(caplog.records[-1])["left_out"] == 990
+    assert vars(caplog.records[-1])["suppressed"] == 990
     log.denied(Origin(Principal("bob"), "Produce", "", "", "1"), ORDERS)
     assert len(caplog.records) == LINES_OF_A_PERIOD + 2

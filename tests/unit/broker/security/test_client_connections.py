@@ -15,7 +15,7 @@ from tidemark_broker.security.tls import TlsMode
 from tests.support.certificates import TestPool
 from tests.support.kafka_test_client import KafkaTestClient, with_kafka_client
 from tests.support.waiting import eventually
-from tests.unit.broker.security.test_tls_detection import API_VERSIONS, connect, fetch_as
+from tests.unit.broker.security.test_optional_tls import API_VERSIONS, connect, fetch_as
 
 PLAIN = ConnectionKind("kafka", has_tls=False, is_authenticated=False)
 TLS = ConnectionKind("kafka", has_tls=True, is_authenticated=False)

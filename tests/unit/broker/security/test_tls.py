@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tidemark_broker.http.server import HttpTls, serve
+from tidemark_broker.http.server import ConnectionRules, HttpTls, serve
 from tidemark_broker.kafka.network.client_session import ListenerRules
 from tidemark_broker.kafka.network.replica_rights import ReplicaRights
 from tidemark_broker.kafka.network.socket_server import SocketServer
@@ -180,7 +180,6 @@ def test_renewal_keeps_connections_and_changes_trust(tmp_path: Path) -> None:
             server_hostname=broker_certificate_name(POOL, LEADER),
         )
         new.renew(tls, 1)
-        await server.listener.renew_replication()
         writer.write(fetch_as(2))
         size = int.from_bytes(await reader.readexactly(4), "big")
         assert decode_fetch_response(await reader.readexactly(size)).error is ErrorCode.NONE
@@ -332,7 +331,7 @@ def test_http_port_has_tls_and_named_listeners_may_be_plain() -> None:
                     listeners={ports.first + 1: "safe", ports.first + 2: "old"},
                     stop=stop,
                     on_listening=listening.set_result,
-                    tls=HttpTls(pool.broker(1).clients, settings.of),
+                    rules=ConnectionRules(tls=HttpTls(pool.broker(1).clients, settings.of)),
                 )
             )
             await listening

@@ -13,6 +13,8 @@ from tidemark_operator.controller.http_api import serve
 from tidemark_operator.controller.probe import HttpProbe, ProbeVerdict
 from tidemark_operator.security.authentication import SENDER, Handler
 from tidemark_operator.security.broker_identity import BrokerIdentity
+from tidemark_operator.security.guarded_site import ConnectionGuard
+from tidemark_protocol.connection_rejections import ConnectionRejections
 from tidemark_protocol.controller_messages import (
     HEARTBEAT_PATH,
     REGISTER_PATH,
@@ -54,7 +56,12 @@ def run(scenario: Scenario) -> None:
     async def served() -> None:
         harness = await Harness().start(1)
         bound = listening()
-        runner = await serve(harness.service, bound, middlewares=[sent_by_broker_0])
+        runner = await serve(
+            harness.service,
+            bound,
+            middlewares=[sent_by_broker_0],
+            guard=ConnectionGuard(ConnectionRejections(lambda: 0), "controller"),
+        )
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         try:
             async with aiohttp.ClientSession() as http:

@@ -294,7 +294,7 @@ def test_rejections_are_logged_with_the_sender_and_without_tokens(
         await rig.allocate(token("load"))
         await rig.allocate(token("invalid"))
         lines = [vars(line) for line in caplog.records if line.message == "request rejected"]
-        assert [(line["reason"], line["sender"]) for line in lines] == [
+        assert [(line["reason"], line["principal"]) for line in lines] == [
             ("OtherBroker", "shop/default-2"),
             ("NotABroker", "system:serviceaccount:shop:default in pod load"),
             ("InvalidToken", ""),

@@ -5,6 +5,7 @@ import logging
 import pytest
 from tidemark_operator.security import rejections
 from tidemark_operator.security.rejections import Reason, RejectionLog, SenderRejected
+from tidemark_protocol.audit_line import MAX_NAME
 
 
 def rejected(
@@ -18,13 +19,14 @@ def test_a_line_says_who_was_rejected_where_and_why(caplog: pytest.LogCaptureFix
     (line,) = caplog.records
     assert (line.levelno, line.message) == (logging.WARNING, "request rejected")
     wanted = {
-        "method": "POST",
-        "path": "/v1/register",
+        "audit": "rejected",
+        "verb": "POST",
+        "resource": "/v1/register",
         "address": "10.0.0.1",
-        "sender": "shop/default-1",
+        "principal": "shop/default-1",
         "reason": "OtherBroker",
         "status": 403,
-        "problem": "a broker speaks for itself only",
+        "detail": "a broker speaks for itself only",
         "suppressed": 0,
     }
     assert vars(line).items() >= wanted.items()
@@ -49,7 +51,7 @@ def test_what_is_kept_and_logged_is_bounded(caplog: pytest.LogCaptureFixture) ->
     audit = RejectionLog(lambda: 0.0)
     for number in range(rejections.MAX_SENDERS + 1):
         audit.record("GET", "/" + "x" * 5000, str(number), rejected(sender="y" * 5000))
-    assert max(len(vars(line)["path"]) for line in caplog.records) == rejections.MAX_TEXT
+    assert max(len(vars(line)["resource"]) for line in caplog.records) == MAX_NAME
     audit.record("GET", "/", "1", rejected(sender="y" * 5000))
     assert len(caplog.records) == rejections.MAX_SENDERS + 1
     audit.record("GET", "/", "0", rejected(sender="y" * 5000))  # long forgotten

@@ -31,7 +31,7 @@ async def what_comes(client: Client) -> bytes:
 
 
 def reasons(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
-    return [(kind_of(each), str(each.__dict__["reason"])) for each in closed_log(caplog)]
+    return [(kind_of(each), str(each.__dict__["detail"])) for each in closed_log(caplog)]
 
 
 def test_what_was_written_is_not_answered_and_the_connection_stays(
