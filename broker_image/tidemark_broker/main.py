@@ -15,6 +15,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import uvloop
@@ -122,6 +123,7 @@ class _Http:
                 addresses=addresses,
                 authenticator=broker.authenticator,
                 requires_authentication=broker.settings.requires_authentication,
+                **({} if self._tls is None else _certificates(self._tls)),
             )
         )
         async with asyncio.TaskGroup() as tasks:
@@ -136,7 +138,11 @@ class _Http:
                 tls=(
                     None
                     if self._tls is None
-                    else HttpTls(self._tls.clients, broker.settings.tls.plain_listeners)
+                    else HttpTls(
+                        self._tls.clients,
+                        broker.settings.tls.plain_listeners,
+                        self._tls.next_clients,
+                    )
                 ),
             )
             beats.cancel()
@@ -145,6 +151,15 @@ class _Http:
         _settle_memory()
         assert self._app is not None
         self._app.load_api().add_done_callback(lambda _: _settle_memory())
+
+
+def _certificates(tls: BrokerTls) -> dict[str, Any]:
+    """Return what HTTP shows and uses of certificates."""
+    return {
+        "client_of": tls.client_of,
+        "certificate_end_s": lambda: tls.ends_s,
+        "client_authorities_end_s": lambda: tls.client_authorities_end_s,
+    }
 
 
 def _tune_memory() -> None:
@@ -218,7 +233,11 @@ def _tls(settings: BrokerConfig) -> tuple[TrustedFile | None, BrokerTls | None]:
     # A broker without TLS does without this library and its memory.
     private_key = importlib.import_module("tidemark_broker.security.private_key")
     return controllers, BrokerTls(
-        settings.pool, settings.broker_id, private_key.PrivateKey(), time.time
+        settings.pool,
+        settings.broker_id,
+        private_key.PrivateKey(),
+        time.time,
+        settings.tls.client_ca_file,
     )
 
 

@@ -96,7 +96,9 @@ class HttpServer:
         self._authentication = (
             None
             if view.authenticator is None
-            else HttpAuthentication(view.authenticator, view.requires_authentication)
+            else HttpAuthentication(
+                view.authenticator, view.requires_authentication, view.client_of
+            )
         )
         self._view = view
         self._api: AsgiApp | None = None

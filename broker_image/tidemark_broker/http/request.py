@@ -15,6 +15,7 @@ FORWARDED_BY = b"tidemark-forwarded-by"
 CLIENT_ID = b"tidemark-client-id"
 AUTHORIZATION = b"authorization"
 LISTENER = "tidemark.listener"  # of the scope: the named listener that the connection came in by
+CERTIFICATE = "tidemark.certificate"  # of the scope: of a client that showed one, verified
 PRINCIPAL = "tidemark.principal"  # of the scope: who sent the request (http/authentication.py)
 
 

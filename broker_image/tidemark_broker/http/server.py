@@ -7,24 +7,35 @@ do not read their responses: LimitedHttpProtocol does, by closing the connection
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tidemark_broker.http.limits import ServerLimits
-from tidemark_broker.http.request import LISTENER
+from tidemark_broker.http.request import CERTIFICATE, LISTENER
 from tidemark_broker.http.response import AsgiApp, Scope
 
 DEFAULT_LIMITS = ServerLimits()
 
+_log = logging.getLogger(__name__)
+
+
+async def _never(former: ssl.SSLContext) -> ssl.SSLContext:
+    await asyncio.Event().wait()
+    return former
+
 
 class HttpTls(NamedTuple):
+    """The context of listeners with TLS; `next_context` returns it once it is another one."""
+
     context: ssl.SSLContext
     plain: frozenset[str] = frozenset()  # listeners without TLS
+    next_context: Callable[[ssl.SSLContext], Awaitable[ssl.SSLContext]] = _never
 
 
 class _Server(uvicorn.Server):
@@ -34,10 +45,13 @@ class _Server(uvicorn.Server):
         stop: asyncio.Event,
         on_started: Callable[[], None],
         plain: Sequence[socket.socket],
+        tls: HttpTls | None,
     ) -> None:
         super().__init__(config)
         self._stop = stop
         self._plain = plain
+        self._tls = tls
+        self._renewing: asyncio.Task[None] | None = None
         self._on_started = on_started
 
     @contextlib.contextmanager
@@ -46,7 +60,26 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start as uvicorn does, then listen on the sockets without TLS beside it."""
-        await super().startup(sockets)
+        if self._tls is None:
+            await super().startup(sockets)
+        else:
+            await super().startup([])
+            self.servers = await self._listen_with(self._tls.context, sockets or ())
+            renewing = self._renew(self._tls, sockets or ())
+            self._renewing = asyncio.create_task(renewing, name="authorities of clients")
+        self.servers += await self._listen_with(None, self._plain)
+
+    async def main_loop(self) -> None:
+        # uvicorn's own wakes ten times a second, mostly for the date header that is off here.
+        self._on_started()
+        await self._stop.wait()
+        if self._renewing is not None:
+            self._renewing.cancel()
+
+    async def _listen_with(
+        self, context: ssl.SSLContext | None, sockets: Sequence[socket.socket]
+    ) -> list[asyncio.base_events.Server]:
+        """Accept connections at duplicates of these sockets. Raises OSError."""
         config = self.config
 
         def create_protocol() -> asyncio.Protocol:
@@ -56,15 +89,34 @@ class _Server(uvicorn.Server):
             return made
 
         loop = asyncio.get_running_loop()
-        for listening in self._plain:
-            self.servers.append(
-                await loop.create_server(create_protocol, sock=listening, backlog=config.backlog)
+        return [
+            await loop.create_server(
+                create_protocol, sock=each.dup(), ssl=context, backlog=config.backlog
             )
+            for each in sockets
+        ]
 
-    async def main_loop(self) -> None:
-        # uvicorn's own wakes ten times a second, mostly for the date header that is off here.
-        self._on_started()
-        await self._stop.wait()
+    async def _renew(self, tls: HttpTls, sockets: Sequence[socket.socket]) -> None:
+        """Accept with the context of now whenever it is another one, until cancelled.
+
+        Trust cannot be taken back from a context, so others accept at the same sockets, and clients
+        that showed a certificate connect again.
+        """
+        context = tls.context
+        former = list(self.servers)
+        while True:
+            context = await tls.next_context(context)
+            try:
+                renewed = await self._listen_with(context, sockets)
+            except OSError as error:  # no file to spare
+                _log.error("listener not renewed", extra={"reason": str(error)})
+                continue
+            self.servers = [each for each in self.servers if each not in former] + renewed
+            for server in former:
+                server.close()
+            former = renewed
+            for connection in tuple(self.server_state.connections):
+                cast(LimitedHttpProtocol, connection).end_if_certified()
 
 
 class LimitedHttpProtocol(HttpToolsProtocol):
@@ -77,6 +129,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         # uvloop's transports are not asyncio's by class, only by what they do.
         stream = cast(asyncio.Transport, transport)
         super().connection_made(stream)
+        self._certificate = stream.get_extra_info("peercert") or None
         self._listener = "" if self.server is None else self.listeners.get(self.server[1] or 0, "")
         self._head_bytes = 0
         self._head_since: float | None = self.loop.time()  # None while no head is awaited
@@ -106,6 +159,13 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         super().on_message_begin()
         if self._listener:
             cast(Scope, self.scope)[LISTENER] = self._listener
+        if self._certificate is not None:
+            cast(Scope, self.scope)[CERTIFICATE] = self._certificate
+
+    def end_if_certified(self) -> None:
+        """End the connection, after a response that is under way, if the client is certified."""
+        if self._certificate is not None:
+            self.shutdown()
 
     def on_headers_complete(self) -> None:
         self._head_since = None
@@ -172,9 +232,8 @@ async def serve(
     )
     bound_port = sockets[0].getsockname()[1]
     config.load()
-    config.ssl = None if tls is None else tls.context
     plain_sockets: list[socket.socket] = []
-    server = _Server(config, stop, lambda: on_listening(bound_port), plain_sockets)
+    server = _Server(config, stop, lambda: on_listening(bound_port), plain_sockets, tls)
     try:
         for more, name in listeners.items():
             where = plain_sockets if tls is not None and name in tls.plain else sockets

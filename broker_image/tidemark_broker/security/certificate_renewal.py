@@ -69,6 +69,7 @@ class CertificateRenewal:
         while (left_s := due_s - self._wall_clock_s()) > 0:
             await asyncio.sleep(min(left_s, CHECK_SECONDS))
             self._controllers.check()
+            self._tls.check_client_authorities()
 
     async def _renew(self) -> bool:
         response = await self._sign(self._tls.request_pem())

@@ -40,6 +40,7 @@ class TlsSettings:
 
     ca_file: Path | None = None  # None: the controller is called without TLS
     is_enabled: bool = False  # on listeners
+    client_ca_file: Path | None = None  # authorities of clients' certificates
     plain_listeners: frozenset[str] = frozenset()  # named ones without TLS all the same
 
 
@@ -192,6 +193,7 @@ def _tls_settings(found: argparse.Namespace, parser: argparse.ArgumentParser) ->
     return TlsSettings(
         ca_file=Path(found.ca_file) if found.ca_file else None,
         is_enabled=found.tls == "true",
+        client_ca_file=Path(found.client_ca_file) if found.client_ca_file else None,
         plain_listeners=frozenset(filter(None, found.plain_listeners.split(","))),
     )
 
@@ -304,6 +306,12 @@ def _add_tls_flags(parser: argparse.ArgumentParser) -> None:
         help="certificate authorities of the controller (PEM), which is then called by TLS",
     )
     add("--tls", default=env("TIDEMARK_TLS", "false"), help="TLS on listeners: true or false")
+    add(
+        "--client-ca-file",
+        default=env("TIDEMARK_CLIENT_CA_FILE", ""),
+        help="certificate authorities of clients (PEM), which then authenticate by certificate; "
+        "read again when it changes",
+    )
     add(
         "--plain-listeners",
         default=env("TIDEMARK_PLAIN_LISTENERS", ""),

@@ -1,7 +1,7 @@
 """Listen for Kafka clients: accept connections, close idle ones, end all of them at the stop."""
 
 import asyncio
-import socket
+import logging
 import ssl
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,18 +12,17 @@ from tidemark_broker.kafka.apis.handler_table import add_handlers
 from tidemark_broker.kafka.network.client_session import OPEN, ListenerRules
 from tidemark_broker.kafka.network.connection import KafkaConnection
 from tidemark_broker.kafka.network.connection_limit import OverLimitConnections
+from tidemark_broker.kafka.network.renewed_server import RenewedServer
 from tidemark_broker.kafka.network.replica_rights import ReplicaRights
 from tidemark_broker.kafka.network.request import ApiHandler
 from tidemark_broker.kafka.network.unauthenticated_connections import UnauthenticatedConnections
 from tidemark_broker.kafka.network.violations import ProtocolViolations
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
-from tidemark_broker.security.tls import (
-    HANDSHAKE_TIMEOUT_SECONDS,
-    SHUTDOWN_TIMEOUT_SECONDS,
-    BrokerTls,
-    PeerIdentity,
-)
+from tidemark_broker.security.client_certificate import CertifiedClient
+from tidemark_broker.security.tls import BrokerTls, PeerIdentity
+
+_log = logging.getLogger(__name__)
 
 REPLICATION = "@replication"  # a name that no listener of clients can have: nothing is authorised
 CERTIFIED_REPLICAS = ListenerRules(replicas=ReplicaRights.CERTIFIED, serves_clients=False)
@@ -35,8 +34,9 @@ class SocketServer:
     def __init__(self, context: HandlerContext, tls: BrokerTls | None = None) -> None:
         self.context = context
         self._tls = tls
-        self._replication_socket: socket.socket | None = None
-        self._replication_server: asyncio.Server | None = None
+        self._replication: RenewedServer | None = None
+        self._tls_servers: list[RenewedServer] = []  # of clients
+        self._renewing: asyncio.Task[None] | None = None
         self.limits = context.limits
         self.memory = context.memory
         self.over_limit_connections = OverLimitConnections(context.limits, context.scheduler)
@@ -67,6 +67,15 @@ class SocketServer:
         """Return the broker that a verified certificate names."""
         return None if self._tls is None else self._tls.peer_of(certificate)
 
+    def client_of(self, certificate: Mapping[str, Any] | None) -> CertifiedClient | None:
+        """Return the client that a verified certificate names, or None without one."""
+        return None if self._tls is None else self._tls.client_of(certificate)
+
+    def session_seconds(self, expires_at_ms: int) -> float:
+        """Return for how long a client is authenticated whose certificate ends then."""
+        assert self._tls is not None
+        return self._tls.left_seconds(expires_at_ms / 1000)
+
     async def start(
         self,
         host: str,
@@ -84,15 +93,21 @@ class SocketServer:
         loop = asyncio.get_running_loop()
         if self._tls is not None:  # followers have a port where certificates name them
             rules = replace(rules, replicas=ReplicaRights.NONE)
-        options: dict[str, Any] = {}
-        if self._tls is not None and not is_plain:
-            options = _tls_options(self._tls.clients)
-        server = await loop.create_server(
-            lambda: KafkaConnection(self, listener, rules), host, port, backlog=512, **options
-        )
-        self._servers.append(server)
         if self._sweep_timer is None:
             self._sweep_timer = loop.call_later(self.limits.sweep_seconds, self._sweep)
+        if self._tls is not None and not is_plain:
+            renewed = RenewedServer(host, port, lambda: KafkaConnection(self, listener, rules))
+            self._tls_servers.append(renewed)
+            if self._renewing is None:
+                self._renewing = loop.create_task(
+                    self._renew_clients(self._tls, self._tls.clients), name="client authorities"
+                )
+            await renewed.accept_with(self._tls.clients)
+            return renewed.port
+        server = await loop.create_server(
+            lambda: KafkaConnection(self, listener, rules), host, port, backlog=512
+        )
+        self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
 
     async def start_replication(self, host: str, port: int) -> int:
@@ -104,30 +119,31 @@ class SocketServer:
             return await self.start(
                 host, port, listener=REPLICATION, rules=ListenerRules(serves_clients=False)
             )
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = self._replication_socket = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.setblocking(False)
-        listening.bind((host, port))
-        listening.listen(512)
+        self._replication = RenewedServer(
+            host, port, lambda: KafkaConnection(self, REPLICATION, CERTIFIED_REPLICAS)
+        )
         await self.renew_replication()
-        return int(listening.getsockname()[1])
+        return self._replication.port
 
     async def renew_replication(self) -> None:
-        """Accept connections of brokers with the certificate and the authorities of now.
+        """Accept connections of brokers with the certificate and the authorities of now."""
+        assert self._tls is not None and self._replication is not None
+        await self._replication.accept_with(self._tls.peers_in)
 
-        Trust cannot be taken back from a context, so another server accepts at the same socket.
+    async def _renew_clients(self, tls: BrokerTls, context: ssl.SSLContext) -> None:
+        """Accept clients with the authorities of now, whenever these change, until cancelled.
+
+        Clients that former ones let in connect again.
         """
-        assert self._tls is not None and self._replication_socket is not None
-        former = self._replication_server
-        self._replication_server = await asyncio.get_running_loop().create_server(
-            lambda: KafkaConnection(self, REPLICATION, CERTIFIED_REPLICAS),
-            sock=self._replication_socket.dup(),
-            backlog=512,
-            **_tls_options(self._tls.peers_in),
-        )
-        if former is not None:
-            former.close()
+        while True:
+            context = await tls.next_clients(context)
+            try:
+                for server in self._tls_servers:
+                    await server.accept_with(context)
+            except OSError as error:  # no file to spare
+                _log.error("listener not renewed", extra={"reason": str(error)})
+            for connection in tuple(self.connections):
+                connection.close_if_certified()
 
     async def stop(self) -> None:
         if self._sweep_timer is not None:
@@ -136,15 +152,15 @@ class SocketServer:
         self.context.leader_changes.stop()
         self.over_limit_connections.stop()
         self.violations.log_counts()
-        if self._replication_server is not None:
-            self._servers.append(self._replication_server)
-        if self._replication_socket is not None:
-            self._replication_socket.close()
+        if self._renewing is not None:
+            self._renewing.cancel()
+        renewed = [*self._tls_servers, *(() if self._replication is None else (self._replication,))]
+        servers = [*self._servers, *(each.close() for each in renewed)]
         for server in self._servers:
             server.close()
         for connection in tuple(self.connections):
             connection.close()
-        for server in self._servers:
+        for server in servers:
             await server.wait_closed()
 
     def _on_metadata(self) -> None:
@@ -160,11 +176,3 @@ class SocketServer:
             connection.close_if_idle(loop.time() - self.limits.idle_seconds)
         self.violations.sweep()
         self._sweep_timer = loop.call_later(self.limits.sweep_seconds, self._sweep)
-
-
-def _tls_options(context: ssl.SSLContext) -> dict[str, Any]:
-    return {
-        "ssl": context,
-        "ssl_handshake_timeout": HANDSHAKE_TIMEOUT_SECONDS,
-        "ssl_shutdown_timeout": SHUTDOWN_TIMEOUT_SECONDS,
-    }

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from tidemark_broker.coordinator.core.requests import GroupsReport
 from tidemark_broker.http.app import create_app
+from tidemark_broker.http.authentication import ClientOf
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.consumers.group_consumer import ConsumerSettings, GroupConsumer
 from tidemark_broker.http.limits import HttpLimits
@@ -336,6 +337,7 @@ def fake_broker(
     allocate: AskForBlock = no_producer_ids,
     authenticator: Authenticator | None = None,
     authorizer: Authorizer | None = None,  # of its listener, whose clients have names
+    client_of: ClientOf = lambda _: None,
 ) -> FakeBroker:
     """`leaders`: the leader of each partition of the topic `orders` (-1: none); states of others,
     up to `partition_count`, are hidden."""
@@ -356,6 +358,7 @@ def fake_broker(
         groups=groups,
         authenticator=authenticator,
         requires_authentication=lambda listener: listener != "open",
+        client_of=client_of,
         access=HttpAccess(
             authorizer or Authorizer(), partitions.metadata, checked={""} if authorizer else ()
         ),
