@@ -33,13 +33,26 @@ class ListenerSpec(msgspec.Struct, frozen=True, rename="camel"):
     tls: bool = True  # in a pool with TLS
 
 
+class SecretRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    secret_name: str
+
+
 class TlsSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     enabled: bool = False
+    authority: SecretRef | None = None  # None: the operator creates one
+
+
+class ClientAuthority(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where the authorities of clients' certificates are: one of the two."""
+
+    config_map_name: str = ""
+    secret_name: str = ""
 
 
 class SecuritySpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     authentication: str = "none"  # | kubernetes
     tls: TlsSpec = TlsSpec()
+    client_authority: ClientAuthority | None = None
 
 
 class QuotaSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -119,6 +132,16 @@ class PurgeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     result: str
 
 
+class CertificatesStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The authorities of a pool with TLS."""
+
+    authority: str
+    authority_expires: str
+    trusted_authorities: int
+    secret_name: str | UnsetType = UNSET
+    next_authority: str | UnsetType = UNSET
+
+
 class PoolStatus(ObjectStatus, frozen=True, kw_only=True, rename="camel"):
     replicas: int | UnsetType = UNSET
     active_brokers: int | UnsetType = UNSET
@@ -126,6 +149,7 @@ class PoolStatus(ObjectStatus, frozen=True, kw_only=True, rename="camel"):
     listeners: tuple[ListenerStatus, ...] | UnsetType = UNSET
     selector: str | UnsetType = UNSET
     purge_retained: tuple[PurgeStatus, ...] | UnsetType = UNSET
+    certificates: CertificatesStatus | UnsetType = UNSET
 
 
 class BrokerPool(ApiObject, kw_only=True, rename="camel"):

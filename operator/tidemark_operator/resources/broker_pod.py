@@ -26,7 +26,7 @@ from tidemark_operator.resources.pod_template import (
     restricted_pod,
     template_digest,
 )
-from tidemark_operator.resources.secret import ALL_BUNDLE_KEY, trust_name
+from tidemark_operator.resources.secret import ALL_BUNDLE_KEY, POOL_BUNDLE_KEY, trust_name
 
 DATA_DIRECTORY = "/var/lib/tidemark"
 KAFKA_PORT = 9092
@@ -36,6 +36,7 @@ TOKEN_DIRECTORY = "/var/run/secrets/tidemark"
 TOKEN_SECONDS = 3600  # the kubelet replaces it after four fifths of that
 REPLICATION_PORT = 9091  # open with TLS, and where clients authenticate
 TRUST_DIRECTORY = "/etc/tidemark/trust"
+CLIENT_AUTHORITY_DIRECTORY = "/etc/tidemark/client-authority"
 TERMINATION_GRACE_S = 30
 # Recovery of a big log after a kill reads what was not checkpointed: an hour, then give up.
 STARTUP_BUDGET_S = 3600
@@ -132,6 +133,7 @@ def _manifest(
             {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
             controller_token_volume(),
             *_trust_volume(pool),
+            *_client_authority_volume(pool),
         ],
     }
     for name in ("nodeSelector", "tolerations", "priorityClassName"):
@@ -246,6 +248,7 @@ def _broker_container(
                 if has_tls
                 else []
             ),
+            *_client_authority_mount(pool),
         ],
     }
 
@@ -304,6 +307,9 @@ def _tls_env(pool: BrokerPool) -> list[Object]:
         # Commands in the pod trust it too.
         {"name": "TIDEMARK_CA_FILE", "value": f"{TRUST_DIRECTORY}/{ALL_BUNDLE_KEY}"},
     ]
+    if _has_client_authority(pool):
+        path = f"{CLIENT_AUTHORITY_DIRECTORY}/{POOL_BUNDLE_KEY}"
+        found.append({"name": "TIDEMARK_CLIENT_CA_FILE", "value": path})
     plain = ",".join(each.name for each in pool.spec.listeners if not each.tls)
     if plain:
         found.append({"name": "TIDEMARK_PLAIN_LISTENERS", "value": plain})
@@ -314,6 +320,36 @@ def _trust_volume(pool: BrokerPool) -> list[Object]:
     if not pool.spec.security.tls.enabled:
         return []
     return [{"name": "trust", "configMap": {"name": trust_name(pool.name)}}]
+
+
+def _has_client_authority(pool: BrokerPool) -> bool:
+    security = pool.spec.security
+    return security.tls.enabled and security.client_authority is not None
+
+
+def _client_authority_volume(pool: BrokerPool) -> list[Object]:
+    """Return the volume of the object with the authorities of clients: its certificates only.
+
+    The kubelet mounts it, so the operator needs no right to read it. Brokers start without it.
+    """
+    authority = pool.spec.security.client_authority
+    if not _has_client_authority(pool) or authority is None:
+        return []
+    items = [{"key": POOL_BUNDLE_KEY, "path": POOL_BUNDLE_KEY}]
+    source: Object = {"items": items, "optional": True}
+    volume: Object = {"name": "client-authority"}
+    if authority.secret_name:
+        volume["secret"] = {"secretName": authority.secret_name, **source}
+    else:
+        volume["configMap"] = {"name": authority.config_map_name, **source}
+    return [volume]
+
+
+def _client_authority_mount(pool: BrokerPool) -> list[Object]:
+    if not _has_client_authority(pool):
+        return []
+    path = CLIENT_AUTHORITY_DIRECTORY
+    return [{"name": "client-authority", "mountPath": path, "readOnly": True}]
 
 
 def _http_probe(pool: BrokerPool, path: str, *, period_s: int, failures: int) -> Object:

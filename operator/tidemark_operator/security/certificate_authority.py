@@ -130,7 +130,7 @@ class Authority:
 
     @classmethod
     def parse(cls, certificate_pem: str, key_pem: str, *, created_s: int) -> "Authority":
-        """Read an authority; certificates after the first are of authorities above it.
+        """Read an authority; certificates after the first may be of authorities above it.
 
         Raises InvalidAuthority.
         """
@@ -150,7 +150,7 @@ class Authority:
             raise InvalidAuthority("expected a certificate with CA:TRUE that may sign certificates")
         if certificate.public_key() != key.public_key():
             raise InvalidAuthority("the key is not the certificate's")
-        return cls(certificate, key, created_s, tuple(above))
+        return cls(certificate, key, created_s, _issuers_of(certificate, above))
 
     @property
     def fingerprint(self) -> str:
@@ -264,6 +264,18 @@ def bundle_of_clients(authorities: Sequence[Authority]) -> str:
 
 def _pem(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _issuers_of(
+    certificate: x509.Certificate, others: Sequence[x509.Certificate]
+) -> tuple[x509.Certificate, ...]:
+    """Return the certificates above one, up to the root, as far as they are among others."""
+    by_subject = {each.subject: each for each in reversed(others)}
+    found: list[x509.Certificate] = []
+    while certificate.issuer != certificate.subject and certificate.issuer in by_subject:
+        certificate = by_subject.pop(certificate.issuer)
+        found.append(certificate)
+    return tuple(found)
 
 
 def _may_sign(certificate: x509.Certificate) -> bool:
