@@ -242,6 +242,7 @@ class Operator:
                 user_id=settings.pod_user_id,
             ),
             ensure_trust=self.tls.ensure_trust,
+            certificates_of=self.tls.certificates_of,
         )
         self._reconciler = Reconciler(
             self.store,

@@ -108,6 +108,11 @@ class BrokerTls:
         """Return a certificate signing request of the key."""
         return self._key.request_pem(f"broker {self._broker_id}")
 
+    @property
+    def certificate_pem(self) -> str:
+        """Return the controller's certificate, or "" before there is one."""
+        return self._chain_pem if self.ends_s else ""
+
     def install(self, certificate_pem: str, authorities_pem: str) -> None:
         """Use a certificate of the controller, and trust these authorities in peers.
 

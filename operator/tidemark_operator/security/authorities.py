@@ -24,8 +24,10 @@ from tidemark_operator.security.certificate_authority import (
     CertificateWithKey,
     InvalidAuthority,
     IssuedCertificate,
+    Subject,
     bundle,
     bundle_of_clients,
+    is_current,
 )
 from tidemark_operator.security.plan_certificates import (
     Adoption,
@@ -110,12 +112,23 @@ class Authorities:
         )
         return issued, current
 
+    async def is_current(
+        self, name: AuthorityName, current_pem: str, request_pem: str, subject: CertificateSubject
+    ) -> bool:
+        """Return whether a broker's certificate is as one that would be issued now.
+
+        Raises what `current` raises.
+        """
+        current = await self.current(name)
+        return is_current(current_pem, request_pem, subject, current.issuer)
+
     def issue_with_key(
-        self, current: CurrentAuthorities, subject: CertificateSubject
+        self, current: CurrentAuthorities, subject: Subject, life_s: int | None = None
     ) -> CertificateWithKey:
-        """Issue a certificate for this process itself."""
+        """Issue a certificate with its key: of this process itself, or of a user of local mode."""
         now_s = int(self._wall_clock_s())
-        return current.issuer.issue_with_key(subject, now_s=now_s, life_s=self.lives.certificate_s)
+        life_s = self.lives.certificate_s if life_s is None else life_s
+        return current.issuer.issue_with_key(subject, now_s=now_s, life_s=life_s)
 
     async def _settle(self, name: AuthorityName, asked_at_s: int) -> CurrentAuthorities:
         stored = await self._store.get(SECRET, name.namespace, name.secret)

@@ -35,6 +35,7 @@ def _context(bundle: str) -> ssl.SSLContext:
     # Addresses change and names are not known here: any broker of any pool is trusted to tell its
     # own health, and the response names its incarnation.
     context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # of a user's authority, below others
     if bundle:
         context.load_verify_locations(cadata=bundle)
     return context

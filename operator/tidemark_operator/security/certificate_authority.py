@@ -252,6 +252,24 @@ class CertificateWithKey:
         return f"CertificateWithKey({self.certificate!r})"
 
 
+def is_current(
+    certificate_pem: str, request_pem: str, subject: CertificateSubject, issuer: Authority
+) -> bool:
+    """Return whether a certificate is as one that this authority would issue now.
+
+    It is a broker's word, which gets it nothing but no other certificate.
+    """
+    try:
+        certificate = x509.load_pem_x509_certificate(certificate_pem.encode())
+        certificate.verify_directly_issued_by(issuer.certificate)
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        return certificate.public_key() == _public_key(request_pem) and set(found) == set(
+            _alternative_names(subject)
+        )
+    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+        return False
+
+
 def bundle(authorities: Sequence[Authority]) -> str:
     """Return the certificates that brokers trust in each other, as one PEM text."""
     return "".join(each.certificate_pem for each in authorities)

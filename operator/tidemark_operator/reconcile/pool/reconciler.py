@@ -2,11 +2,17 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from tidemark_protocol.ids import BrokerId
 
-from tidemark_operator.api.broker_pool import BrokerPool, ListenerStatus, PoolStatus
+from tidemark_operator.api.broker_pool import (
+    BrokerPool,
+    CertificatesStatus,
+    ListenerStatus,
+    PoolStatus,
+)
 from tidemark_operator.api.kinds import BROKER_POOL, TOPIC
 from tidemark_operator.api.objects import Invalid
 from tidemark_operator.broker_runtime.broker_runtime import (
@@ -247,7 +253,21 @@ class PoolReconciler:
             ),
             selector=",".join(f"{name}={value}" for name, value in selector),
             purge_retained=purges.status if purges.has_change else UNSET,
+            certificates=_certificates(observed),
         )
+
+
+def _certificates(observed: ObservedPool) -> CertificatesStatus | UnsetType:
+    found = observed.certificates
+    if found is None or not found.issuer:
+        return UNSET
+    return CertificatesStatus(
+        authority=found.issuer,
+        authority_expires=datetime.fromtimestamp(found.ends_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        trusted_authorities=found.trusted,
+        secret_name=found.secret_name or UNSET,
+        next_authority=found.newest if found.newest != found.issuer else UNSET,
+    )
 
 
 def _rejections(failures: Iterable[Exception]) -> Iterator[Condition]:

@@ -248,7 +248,7 @@ def test_certificate_is_renewed_in_time_and_after_failures(tmp_path: Path) -> No
     tls = BrokerTls(POOL, LEADER, PrivateKey(), time.time)
     answers = ["none", "rejected", "broken", "good", "good"]
 
-    async def sign(request_pem: str) -> SignCertificateResponse | None:
+    async def sign(request_pem: str, _: str) -> SignCertificateResponse | None:
         answer = answers.pop(0)
         if answer == "none":
             return None
@@ -347,7 +347,7 @@ def test_renewal_goes_on_when_the_listener_cannot_be_renewed(tmp_path: Path) -> 
     tls = pool.broker(1, life_s=1)
     calls = 0
 
-    async def sign(request_pem: str) -> SignCertificateResponse | None:
+    async def sign(request_pem: str, _: str) -> SignCertificateResponse | None:
         issued = pool.authority.issue(request_pem, SUBJECT, now_s=int(time.time()), life_s=2)
         return SignCertificateResponse(
             ErrorCode.NONE,
