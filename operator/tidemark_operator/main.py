@@ -37,6 +37,7 @@ from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.controller.http_api import serve
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import ControllerService, StateChange
+from tidemark_operator.manager.certificate_metrics import CertificateCollector
 from tidemark_operator.manager.cluster_security import ClusterSecurity, SecuritySettings
 from tidemark_operator.manager.event_recorder import EventRecorder
 from tidemark_operator.manager.forbidden_namespaces import find_forbidden, wait_until_open
@@ -449,6 +450,7 @@ async def _serve_health(operator: Operator, settings: OperatorSettings) -> web.A
         operator.audit_metrics,
         LoopLagCollector(operator.loop_lag),
         operator.reconcile_metrics,
+        CertificateCollector(operator.tls),
         middlewares=[operator.security.on_network],
     )
     return await _serve_page(app, operator, settings, _listen(settings.health_port))

@@ -113,7 +113,6 @@ def test_java_with_pem_files(closed: LocalCluster, tmp_path: Path) -> None:
     settings.write_text(
         "security.protocol=SSL\nssl.truststore.type=PEM\nssl.keystore.type=PEM\n"
         f"ssl.truststore.location={closed.ca_file}\nssl.keystore.location={keys}\n"
-        "enable.idempotence=true\n"
     )
     where = ["--bootstrap-server", ",".join(bootstrap(closed)), "--topic", "orders"]
     with pytest.MonkeyPatch.context() as patch:

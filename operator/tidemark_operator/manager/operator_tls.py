@@ -20,15 +20,15 @@ from tidemark_operator.api.objects import parse_unchecked
 from tidemark_operator.broker_runtime.broker_runtime import PoolCertificates
 from tidemark_operator.broker_runtime.pods import observed_listener
 from tidemark_operator.controller.broker_call import BrokerCall, broker_call
-from tidemark_operator.resources.names import LISTENER_LABEL, broker_name, pool_labels
-from tidemark_operator.resources.secret import trust_config_map, trust_name
-from tidemark_operator.security.authorities import Authorities, AuthorityName, CurrentAuthorities
-from tidemark_operator.security.broker_subject import (
+from tidemark_operator.manager.outside_addresses import (
     awaits_balancer,
-    broker_subject,
     has_changing_addresses,
     outside_addresses,
 )
+from tidemark_operator.resources.names import LISTENER_LABEL, broker_name, pool_labels
+from tidemark_operator.resources.secret import trust_config_map, trust_name
+from tidemark_operator.security.authorities import Authorities, AuthorityName, CurrentAuthorities
+from tidemark_operator.security.broker_subject import broker_subject
 from tidemark_operator.security.broker_trust import BrokerTrust
 from tidemark_operator.security.certificate_authority import CertificateSubject, InvalidAuthority
 from tidemark_operator.security.plan_certificates import Lives

@@ -338,6 +338,7 @@ def fake_broker(
     authenticator: Authenticator | None = None,
     authorizer: Authorizer | None = None,  # of its listener, whose clients have names
     client_of: ClientOf = lambda _: None,
+    ends_s: tuple[float, float] = (0.0, 0.0),  # of its certificate and of authorities of clients
 ) -> FakeBroker:
     """`leaders`: the leader of each partition of the topic `orders` (-1: none); states of others,
     up to `partition_count`, are hidden."""
@@ -359,6 +360,8 @@ def fake_broker(
         authenticator=authenticator,
         requires_authentication=lambda listener: listener != "open",
         client_of=client_of,
+        certificate_end_s=lambda: ends_s[0],
+        client_authorities_end_s=lambda: ends_s[1],
         access=HttpAccess(
             authorizer or Authorizer(), partitions.metadata, checked={""} if authorizer else ()
         ),
