@@ -70,8 +70,8 @@ def source_of(secret: Object | None) -> str:
     return str(annotations.get(AUTHORITY_SOURCE_ANNOTATION, ""))
 
 
-def own_authority_of(secret: Object) -> tuple[str, str]:
-    """Return certificates (the authority's first, then others) and key of a user's Secret.
+def own_authority_of(secret: Object) -> tuple[str, str, str]:
+    """Return a user's authority: its certificates (its own first), its key, those of the root.
 
     It has the keys that cert-manager writes. Raises ValueError with a text for the user.
     """
@@ -84,7 +84,7 @@ def own_authority_of(secret: Object) -> tuple[str, str]:
             found[name] = base64.b64decode(data.get(name, ""), validate=True).decode()
         except (binascii.Error, UnicodeDecodeError) as error:
             raise ValueError(f"{name}: expected base64 of PEM: {error}") from error
-    return found["tls.crt"].rstrip() + "\n" + found[POOL_BUNDLE_KEY], found["tls.key"]
+    return found["tls.crt"], found["tls.key"], found[POOL_BUNDLE_KEY]
 
 
 def authorities_of(secret: Object) -> list[tuple[int, str, str]]:

@@ -129,13 +129,17 @@ class Authority:
         return cls(certificate, key, now_s)
 
     @classmethod
-    def parse(cls, certificate_pem: str, key_pem: str, *, created_s: int) -> "Authority":
+    def parse(
+        cls, certificate_pem: str, key_pem: str, root_pem: str = "", *, created_s: int
+    ) -> "Authority":
         """Read an authority; certificates after the first may be of authorities above it.
 
         Raises InvalidAuthority.
         """
         try:
             certificate, *above = x509.load_pem_x509_certificates(certificate_pem.encode())
+            if root_pem.strip():
+                above += x509.load_pem_x509_certificates(root_pem.encode())
             key = serialization.load_pem_private_key(key_pem.encode(), password=None)
             constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
         except (ValueError, TypeError, x509.ExtensionNotFound) as error:
