@@ -26,7 +26,7 @@ import uvloop
 from aiohttp import web
 from tidemark_protocol.loop_lag import LoopLag
 
-from tidemark_operator.api.kinds import SECRET, TOPIC, Object
+from tidemark_operator.api.kinds import BROKER_POOL, SECRET, TOPIC, Object
 from tidemark_operator.api.schemas import load_schema
 from tidemark_operator.broker_runtime.node_racks import NodeRacks
 from tidemark_operator.broker_runtime.pods import PodRuntime
@@ -213,6 +213,9 @@ class Operator:
             wall_clock_s=time.time,
             is_leading=lambda: self.controller.is_leading,
             trust=trust,
+            on_change=lambda pool: self._queue.add(
+                WorkKey(BROKER_POOL.kind, pool.namespace, pool.name)
+            ),
         )
         self.controller = ControllerService(
             self.store,

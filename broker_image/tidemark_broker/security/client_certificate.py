@@ -44,7 +44,7 @@ def client_of(
     Raises CertificateRejected.
     """
     # A broker's certificate, or one of a user whose authority issues to brokers too, is no user's.
-    if certificate.get("issuer") in pool_issuers:  # guard: client-not-of-pool-authority
+    if certificate.get("issuer") in pool_issuers:
         raise CertificateRejected("it is issued by the authority of this pool's brokers")
     for kind, name in certificate.get("subjectAltName", ()):
         if kind == "DNS" and is_internal(name):

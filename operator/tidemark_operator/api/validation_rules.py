@@ -78,6 +78,7 @@ def pool_faults(pool: Object) -> Iterator[str]:
     yield from _listener_faults(name, pool["spec"].get("listeners", []))
     if pool["spec"].get("security", {}).get("authentication", "none") != "none":
         yield from _closed_pool_faults(pool["spec"].get("listeners", []))
+    yield from _client_authority_faults(pool["spec"].get("security", {}))
     quotas = pool["spec"].get("quotas", [])
     for entry in quotas:
         if len(entry) < 2:
@@ -97,6 +98,16 @@ def _closed_pool_faults(listeners: list[Object]) -> Iterator[str]:
         entry["protocol"] == "HTTP" and entry.get("authentication") == "none" for entry in listeners
     ):
         yield "a listener for HTTP cannot be open where the pool authenticates clients"
+
+
+def _client_authority_faults(security: Object) -> Iterator[str]:
+    authority = security.get("clientAuthority")
+    if authority is None:
+        return
+    if ("configMapName" in authority) == ("secretName" in authority):
+        yield "set configMapName or secretName, not both"
+    if not security.get("tls", {}).get("enabled", False):
+        yield "clientAuthority needs tls"
 
 
 def _listener_faults(pool_name: str, listeners: list[Object]) -> Iterator[str]:

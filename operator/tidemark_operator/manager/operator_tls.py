@@ -58,7 +58,10 @@ class OperatorTls:
         is_leading: Callable[[], bool],
         trust: BrokerTrust,
         lives: Lives | None = None,
+        on_change: Callable[[BrokerPool], None] = lambda _: None,
     ) -> None:
+        """Create it; `on_change` is called when the authorities of a pool are others."""
+        self._on_change = on_change
         self.context: ssl.SSLContext = controller_context()
         self._store = store
         self._typed = TypedStore(store)
@@ -139,12 +142,10 @@ class OperatorTls:
         except InvalidAuthority as error:
             if not secret_name:
                 raise
-            self._certificates[pool.pool] = PoolCertificates(
-                secret_name=secret_name, problem=str(error)
-            )
+            self._record(pool, PoolCertificates(secret_name=secret_name, problem=str(error)))
             raise Rejected(str(error)) from error
         newest = max(current.trusted, key=lambda each: each.created_s)
-        self._certificates[pool.pool] = PoolCertificates(
+        found = PoolCertificates(
             current.issuer.fingerprint,
             current.issuer.ends_s,
             len(current.trusted),
@@ -152,7 +153,13 @@ class OperatorTls:
             secret_name,
             current.problem,
         )
+        self._record(pool, found)
         return current
+
+    def _record(self, pool: BrokerPool, found: PoolCertificates) -> None:
+        if self._certificates.get(pool.pool) != found:
+            self._certificates[pool.pool] = found
+            self._on_change(pool)
 
     async def _refresh(self) -> None:
         controllers = await self._authorities.current(self._controller())
