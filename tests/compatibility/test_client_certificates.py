@@ -113,6 +113,7 @@ def test_java_with_pem_files(closed: LocalCluster, tmp_path: Path) -> None:
     settings.write_text(
         "security.protocol=SSL\nssl.truststore.type=PEM\nssl.keystore.type=PEM\n"
         f"ssl.truststore.location={closed.ca_file}\nssl.keystore.location={keys}\n"
+        "retries=10\n"  # a leader may move; the tool's own is none
     )
     where = ["--bootstrap-server", ",".join(bootstrap(closed)), "--topic", "orders"]
     with pytest.MonkeyPatch.context() as patch:
