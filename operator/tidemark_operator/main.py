@@ -453,7 +453,7 @@ async def _serve_health(operator: Operator, settings: OperatorSettings) -> web.A
         operator.audit_metrics,
         LoopLagCollector(operator.loop_lag),
         operator.reconcile_metrics,
-        CertificateCollector(operator.tls),
+        CertificateCollector(lambda: operator.tls.controller_ends_s, lambda: operator.tls.pools),
         middlewares=[operator.security.on_network],
     )
     return await _serve_page(app, operator, settings, _listen(settings.health_port))

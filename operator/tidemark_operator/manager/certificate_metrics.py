@@ -1,19 +1,25 @@
 """Export when certificates and certificate authorities end."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tidemark_operator.manager.operator_tls import OperatorTls
+from tidemark_operator.broker_runtime.broker_runtime import PoolCertificates
 
 
 class CertificateCollector(Collector):
-    def __init__(self, tls: OperatorTls) -> None:
-        self._tls = tls
+    def __init__(
+        self,
+        controller_ends_s: Callable[[], tuple[float, float]],
+        pools: Callable[[], Mapping[str, PoolCertificates]],
+    ) -> None:
+        """Create it; the ends are those of the controller's authority and certificate (0: none)."""
+        self._controller_ends_s = controller_ends_s
+        self._pools = pools
 
     def collect(self) -> Iterator[Metric]:
-        authority_s, certificate_s = self._tls.controller_ends_s
+        authority_s, certificate_s = self._controller_ends_s()
         for name, help_text, end_s in (
             ("authority", "End of the controller's certificate authority", authority_s),
             ("certificate", "End of this operator's certificate", certificate_s),
@@ -29,7 +35,7 @@ class CertificateCollector(Collector):
             "End of the certificate authority that issues to a pool's brokers",
             labels=["pool"],
         )
-        for pool, found in sorted(self._tls.pools.items()):
+        for pool, found in sorted(self._pools().items()):
             if found.issuer:
                 pools.add_metric([pool], found.ends_s)
         yield pools
