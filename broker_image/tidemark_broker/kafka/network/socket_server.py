@@ -93,8 +93,6 @@ class SocketServer:
         loop = asyncio.get_running_loop()
         if self._tls is not None:  # followers have a port where certificates name them
             rules = replace(rules, replicas=ReplicaRights.NONE)
-        if self._sweep_timer is None:
-            self._sweep_timer = loop.call_later(self.limits.sweep_seconds, self._sweep)
         if self._tls is not None and not is_plain:
             renewed = RenewedServer(host, port, lambda: KafkaConnection(self, listener, rules))
             self._tls_servers.append(renewed)
@@ -103,12 +101,19 @@ class SocketServer:
                     self._renew_clients(self._tls, self._tls.clients), name="client authorities"
                 )
             await renewed.accept_with(self._tls.clients)
+            self._begin_sweeps()
             return renewed.port
         server = await loop.create_server(
             lambda: KafkaConnection(self, listener, rules), host, port, backlog=512
         )
         self._servers.append(server)
+        self._begin_sweeps()
         return int(server.sockets[0].getsockname()[1])
+
+    def _begin_sweeps(self) -> None:
+        if self._sweep_timer is None:
+            loop = asyncio.get_running_loop()
+            self._sweep_timer = loop.call_later(self.limits.sweep_seconds, self._sweep)
 
     async def start_replication(self, host: str, port: int) -> int:
         """Listen for replicas of other brokers, by mutual TLS if there is TLS, and return the port.
