@@ -166,6 +166,26 @@ OVERVIEW = [
             text="Under-replication during a planned restart is expected.",
         ),
         graph(
+            "Time until certificates end",
+            (
+                "min by (pool)"
+                ' (tidemark_broker_certificate_expiry_timestamp_seconds{pool=~"$pool"}) - time()',
+                "certificates of brokers, {{pool}}",
+            ),
+            (
+                'tidemark_pool_authority_expiry_timestamp_seconds{pool=~"$pool"} - time()',
+                "authority, {{pool}}",
+            ),
+            (
+                "min by (pool)"
+                ' (tidemark_broker_client_authority_expiry_timestamp_seconds{pool=~"$pool"})'
+                " - time()",
+                "authorities of clients, {{pool}}",
+            ),
+            unit="s",
+            text="Only pools with TLS.",
+        ),
+        graph(
             "Longest delay of event loops",
             ('max by (broker) (tidemark_broker_loop_lag_max_seconds{pool=~"$pool"})', "{{broker}}"),
             ("max(tidemark_controller_loop_lag_max_seconds)", "operator"),

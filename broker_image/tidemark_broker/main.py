@@ -15,6 +15,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import uvloop
@@ -31,7 +32,7 @@ from tidemark_broker.metadata.controller_channel import HttpTransport
 from tidemark_broker.security.peer_addresses import PeerAddresses
 from tidemark_broker.security.tls import BrokerTls, TlsMode, TrustedFile
 from tidemark_broker.server.broker_server import EXIT_CRASHED, BrokerServer
-from tidemark_broker.server.config import BrokerConfig, parse_settings
+from tidemark_broker.server.config import BrokerConfig, TlsSettings, parse_settings
 from tidemark_broker.server.environment import BrokerEnvironment, HttpBackend
 
 GC_OBJECTS = 10_000
@@ -128,6 +129,7 @@ class _Http:
                 authenticator=broker.authenticator,
                 requires_authentication=broker.settings.requires_authentication,
                 may_authenticate=broker.settings.optional_listeners.__contains__,
+                **({} if self._tls is None else _certificates(self._tls)),
             )
         )
         async with asyncio.TaskGroup() as tasks:
@@ -142,9 +144,7 @@ class _Http:
                 rules=ConnectionRules(
                     broker.settings.requires_authentication,
                     broker.rejections,
-                    None
-                    if self._tls is None
-                    else HttpTls(self._tls.clients, broker.settings.tls.of),
+                    None if self._tls is None else _http_tls(self._tls, broker.settings.tls),
                 ),
             )
             beats.cancel()
@@ -153,6 +153,19 @@ class _Http:
         _settle_memory()
         assert self._app is not None
         self._app.load_api().add_done_callback(lambda _: _settle_memory())
+
+
+def _http_tls(tls: BrokerTls, settings: TlsSettings) -> HttpTls:
+    return HttpTls(lambda: tls.clients, settings.of, tls.next_clients)
+
+
+def _certificates(tls: BrokerTls) -> dict[str, Any]:
+    """Return what HTTP shows and uses of certificates."""
+    return {
+        "client_of": tls.client_of,
+        "certificate_end_s": lambda: tls.ends_s,
+        "client_authorities_end_s": lambda: tls.client_authorities_end_s,
+    }
 
 
 def _tune_memory() -> None:
@@ -226,7 +239,11 @@ def _tls(settings: BrokerConfig) -> tuple[TrustedFile | None, BrokerTls | None]:
     # A broker without TLS does without this library and its memory.
     private_key = importlib.import_module("tidemark_broker.security.private_key")
     return controllers, BrokerTls(
-        settings.pool, settings.broker_id, private_key.PrivateKey(), time.time
+        settings.pool,
+        settings.broker_id,
+        private_key.PrivateKey(),
+        time.time,
+        settings.tls.client_ca_file,
     )
 
 

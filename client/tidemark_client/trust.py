@@ -76,6 +76,8 @@ def _context(files: tuple[tuple[str, int], ...]) -> "ssl.SSLContext":
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # An authority of a pool may be below others, which need not be trusted (0187).
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if not files:
         context.load_default_certs()
     for path, _ in files:

@@ -26,7 +26,7 @@ import uvloop
 from aiohttp import web
 from tidemark_protocol.loop_lag import LoopLag
 
-from tidemark_operator.api.kinds import SECRET, TOPIC, Object
+from tidemark_operator.api.kinds import BROKER_POOL, SECRET, TOPIC, Object
 from tidemark_operator.api.schemas import load_schema
 from tidemark_operator.broker_runtime.node_racks import NodeRacks
 from tidemark_operator.broker_runtime.pods import PodRuntime
@@ -37,6 +37,7 @@ from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.controller.http_api import serve
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import ControllerService, StateChange
+from tidemark_operator.manager.certificate_metrics import CertificateCollector
 from tidemark_operator.manager.cluster_security import ClusterSecurity, SecuritySettings
 from tidemark_operator.manager.event_recorder import EventRecorder
 from tidemark_operator.manager.forbidden_namespaces import find_forbidden, wait_until_open
@@ -223,6 +224,9 @@ class Operator:
             wall_clock_s=time.time,
             is_leading=lambda: self.controller.is_leading,
             trust=trust,
+            on_change=lambda pool: self._queue.add(
+                WorkKey(BROKER_POOL.kind, pool.namespace, pool.name)
+            ),
         )
         self.controller = ControllerService(
             self.store,
@@ -256,6 +260,7 @@ class Operator:
                 user_id=settings.pod_user_id,
             ),
             ensure_trust=self.tls.ensure_trust,
+            certificates_of=self.tls.certificates_of,
         )
         self._reconciler = Reconciler(
             self.store,
@@ -464,6 +469,7 @@ async def _serve_health(operator: Operator, settings: OperatorSettings) -> web.A
         LoopLagCollector(operator.loop_lag),
         operator.reconcile_metrics,
         RejectionsCollector(operator.security.rejections),
+        CertificateCollector(lambda: operator.tls.controller_ends_s, lambda: operator.tls.pools),
         middlewares=[operator.security.on_network],
     )
     return await _serve_page(app, operator, settings, _listen(settings.health_port), "health")

@@ -144,18 +144,28 @@ class SignCertificateRequest:
     """A certificate signing request (PEM) of the broker that sends it; it need not be registered.
 
     The controller names the certificate by the sender's identity, not by what the request says.
+    With `current_pem`, the certificate that the broker has, another one is issued only if its names
+    or its authority would differ.
     """
 
     pool: str
     broker_id: BrokerId
     request_pem: str
     broker_epoch: BrokerEpoch = BrokerEpoch(NO_EPOCH)
+    current_pem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SignCertificateResponse:
+    """A certificate; none without an error: the current one has the names of now.
+
+    After `check_after_ms` the names may be others, because they are addresses of nodes or load
+    balancers; 0: they are not.
+    """
+
     error: ErrorCode
     message: str = ""
     certificate_pem: str = ""  # with the chain
     authorities_pem: str = ""  # that the broker trusts in its peers
     not_after_ms: int = 0  # wall clock
+    check_after_ms: int = 0

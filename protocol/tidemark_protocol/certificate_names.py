@@ -9,7 +9,8 @@ import re
 
 from tidemark_protocol.ids import BrokerId
 
-CONTROLLER_NAME = "controller.tidemark.internal"
+INTERNAL_DOMAIN = "tidemark.internal"
+CONTROLLER_NAME = f"controller.{INTERNAL_DOMAIN}"
 _BROKER = re.compile(r"broker-(0|[1-9][0-9]{0,6})\.([-a-z0-9.]+)\.([-a-z0-9]+)\.tidemark\.internal")
 
 

@@ -113,6 +113,7 @@ NEEDED_BY: dict[Permission, tuple[str, str]] = {
     ("", "configmaps", "create"): (_TLS, "self._store.create(CONFIG_MAP,"),
     ("", "configmaps", "update"): (_TLS, "self._store.replace(CONFIG_MAP,"),
     # In its own namespace: the keys of authorities. In `credentialNamespaces`: labelled users.
+    # A user's own authority is read by a Role that the user writes, for this one Secret.
     ("", "secrets", "get"): (_AUTHORITIES, "self._store.get(SECRET,"),
     ("", "secrets", "create"): (_AUTHORITIES, "self._store.create(SECRET,"),
     ("", "secrets", "update"): (_AUTHORITIES, "self._store.replace(SECRET,"),

@@ -252,6 +252,8 @@ class AdminRoutes:
             fsyncs=view.fsyncs(),
             loop_lag=view.loop_lag,
             disk_space=view.partitions.disk_space,
+            certificate_end_s=view.certificate_end_s(),
+            client_authorities_end_s=view.client_authorities_end_s(),
         )
 
     def _other_metrics(self) -> tuple[Iterator[str], ...]:

@@ -101,6 +101,7 @@ class HttpServer:
                 view.requires_authentication,
                 view.rejections,
                 may=view.may_authenticate,
+                client_of=view.client_of,
             )
         )
         self._view = view

@@ -1,7 +1,8 @@
 """Define what the HTTP routes see of their broker."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tidemark_protocol.connection_rejections import ConnectionRejections
 from tidemark_protocol.ids import BrokerId
@@ -22,6 +23,7 @@ from tidemark_broker.metrics.broker_metrics import CrcFailures, MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.security.authenticator import Authenticator
+from tidemark_broker.security.client_certificate import CertifiedClient
 from tidemark_broker.security.client_connections import ClientConnections
 from tidemark_broker.security.peer_addresses import PLAIN, PeerAddresses
 
@@ -62,3 +64,7 @@ class BrokerView:
     authenticator: Authenticator | None = None  # None: no listener asks who its clients are
     requires_authentication: Callable[[str], bool] = lambda _: False  # of a listener, by its name
     may_authenticate: Callable[[str], bool] = lambda _: False
+    # The client that a verified certificate names.
+    client_of: Callable[[Mapping[str, Any] | None], CertifiedClient | None] = lambda _: None
+    certificate_end_s: Callable[[], float] = lambda: 0.0  # of this broker, wall clock; 0: no TLS
+    client_authorities_end_s: Callable[[], float] = lambda: 0.0  # the first end; 0: none

@@ -14,6 +14,7 @@ from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import TopicState
 
 from tidemark_broker.http import leadership
+from tidemark_broker.http.authentication import require_token
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.forwarding import Forwarder, ForwardTerms
 from tidemark_broker.http.limits import HttpLimits
@@ -119,6 +120,8 @@ class ProduceRoute:
         deadline: float,
         producer: ProducerStamp | None,
     ) -> list[RecordResult]:
+        if placement.elsewhere and not request.is_forwarded:
+            require_token(request, "records for partitions of several brokers are forwarded")
         results: list[RecordResult | None] = [None] * len(records)
         writes: list[tuple[PartitionWrite, list[int]]] = []
         for partition, places in placement.here.items():

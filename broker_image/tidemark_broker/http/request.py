@@ -18,6 +18,7 @@ AUTHORIZATION = b"authorization"
 LISTENER = "tidemark.listener"  # of the scope: the named listener that the connection came in by
 CONNECTION = "tidemark.connection"  # of the scope: the CountedConnection
 ADMIT = "tidemark.admit"  # of the scope: called when the client of its connection is known
+CERTIFICATE = "tidemark.certificate"  # of the scope: of a client that showed one, verified
 PRINCIPAL = "tidemark.principal"  # of the scope: who sent the request (http/authentication.py)
 
 

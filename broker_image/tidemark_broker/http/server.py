@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import uvicorn
@@ -20,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tidemark_broker.clock import monotonic_ms
 from tidemark_broker.http.limits import ServerLimits
-from tidemark_broker.http.request import ADMIT, CONNECTION, LISTENER
+from tidemark_broker.http.request import ADMIT, CERTIFICATE, CONNECTION, LISTENER
 from tidemark_broker.http.response import AsgiApp, Scope
 from tidemark_broker.security.client_connections import CountedConnection
 from tidemark_broker.security.tls import TlsMode
@@ -33,9 +33,17 @@ def _required(listener: str) -> TlsMode:
     return TlsMode.REQUIRED
 
 
+async def _never(former: ssl.SSLContext) -> ssl.SSLContext:
+    await asyncio.Event().wait()
+    return former
+
+
 class HttpTls(NamedTuple):
-    context: ssl.SSLContext
+    """The context of listeners with TLS; `next_context` returns it once it is another one."""
+
+    context: Callable[[], ssl.SSLContext]  # of now
     mode_of: Callable[[str], TlsMode] = _required  # of a listener by its name; "" is the first
+    next_context: Callable[[ssl.SSLContext], Awaitable[ssl.SSLContext]] = _never
 
 
 class SecuredPort(NamedTuple):
@@ -62,11 +70,14 @@ class _Server(uvicorn.Server):
         on_started: Callable[[], None],
         plain: Sequence[socket.socket],
         secured: Mapping[socket.socket, SecuredPort],
+        tls: HttpTls | None,
     ) -> None:
         super().__init__(config)
         self._stop = stop
         self._plain = plain
         self._secured = secured
+        self._tls = tls
+        self._ending: asyncio.Task[None] | None = None
         self._on_started = on_started
 
     @contextlib.contextmanager
@@ -93,11 +104,28 @@ class _Server(uvicorn.Server):
             plain = create_protocol if port.accepts_plain else None
             server: Any = TlsServer(port.listener, create_protocol, listening, plain)
             self.servers.append(server)
+        if self._tls is not None:
+            self._ending = loop.create_task(
+                self._end_certified(self._tls), name="authorities of clients"
+            )
 
     async def main_loop(self) -> None:
         # uvicorn's own wakes ten times a second, mostly for the date header that is off here.
         self._on_started()
         await self._stop.wait()
+        if self._ending is not None:
+            self._ending.cancel()
+
+    async def _end_certified(self, tls: HttpTls) -> None:
+        """End connections of certified clients whenever authorities change, until cancelled.
+
+        They connect again, and are verified by the authorities of then.
+        """
+        context = tls.context()
+        while True:
+            context = await tls.next_context(context)
+            for connection in tuple(self.server_state.connections):
+                cast(LimitedHttpProtocol, connection).end_if_certified()
 
 
 class LimitedHttpProtocol(HttpToolsProtocol):
@@ -112,6 +140,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         # uvloop's transports are not asyncio's by class, only by what they do.
         stream = cast(asyncio.Transport, transport)
         super().connection_made(stream)
+        self._certificate = stream.get_extra_info("peercert") or None
         self._listener = "" if self.server is None else self.listeners.get(self.server[1] or 0, "")
         self._counted = CountedConnection(
             self._listener or HTTP_LISTENER,
@@ -179,6 +208,13 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             of_request[LISTENER] = self._listener
         if self._pending is not None:
             of_request[ADMIT] = self.admit
+        if self._certificate is not None:
+            of_request[CERTIFICATE] = self._certificate
+
+    def end_if_certified(self) -> None:
+        """End the connection, after a response that is under way, if the client is certified."""
+        if self._certificate is not None:
+            self.shutdown()
 
     def on_headers_complete(self) -> None:
         self._head_since = None
@@ -258,7 +294,9 @@ async def serve(
     )
     config.load()
     bound_port = port
-    server = _Server(config, stop, lambda: on_listening(bound_port), plain_sockets, secured)
+    server = _Server(
+        config, stop, lambda: on_listening(bound_port), plain_sockets, secured, rules.tls
+    )
     try:
         for each, name in ((port, ""), *listeners.items()):
             listening = _listen(host, each, limits.backlog)
@@ -286,7 +324,7 @@ def _tls_listener(
     def on_rejected(address: str, reason: str, detail: str) -> None:
         rejections.note(address, reason, detail, protocol="http", listener=name)
 
-    return TlsListener(lambda: tls.context, _new_pending(limits), on_rejected)
+    return TlsListener(tls.context, _new_pending(limits), on_rejected)
 
 
 def _listen(host: str, port: int, backlog: int) -> socket.socket:

@@ -321,10 +321,15 @@ class ControllerChannel:
         return await self._accepted(requesting, during="changes of topics")
 
     async def request_certificate(
-        self, request_pem: str, timeout_ms: int
+        self, request_pem: str, current_pem: str, timeout_ms: int
     ) -> SignCertificateResponse | None:
-        """Request a certificate; the broker need not be registered. None: ask again."""
-        request = SignCertificateRequest(self.pool, self._broker_id, request_pem, self.broker_epoch)
+        """Request a certificate; the broker need not be registered. None: ask again.
+
+        With `current_pem` it is requested only if that one has not the names of now.
+        """
+        request = SignCertificateRequest(
+            self.pool, self._broker_id, request_pem, self.broker_epoch, current_pem
+        )
         try:
             response = await self.call(
                 SIGN_CERTIFICATE_PATH, request, SignCertificateResponse, timeout_ms=timeout_ms

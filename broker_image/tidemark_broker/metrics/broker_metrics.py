@@ -94,6 +94,8 @@ class BrokerFacts:
     fsyncs: int
     loop_lag: LoopLag
     disk_space: DiskSpace = DiskSpace(-1, -1)
+    certificate_end_s: float = 0.0  # wall clock; 0: a pool without TLS, or none yet
+    client_authorities_end_s: float = 0.0  # 0: there are none
 
 
 INFO = Family("broker_info", "gauge", "Always 1; labels: the broker.")
@@ -122,6 +124,18 @@ DISK_SIZE = Family(
     "Size of the volume of the logs; -1: not known yet.",
     MetricsProfile.MINIMAL,
 )
+CERTIFICATE_EXPIRY = Family(
+    "broker_certificate_expiry_timestamp_seconds",
+    "gauge",
+    "End of the broker's certificate.",
+    MetricsProfile.MINIMAL,
+)
+CLIENT_AUTHORITY_EXPIRY = Family(
+    "broker_client_authority_expiry_timestamp_seconds",
+    "gauge",
+    "First end of an authority of clients' certificates.",
+    MetricsProfile.MINIMAL,
+)
 FSYNCS = Family("fsyncs_total", "counter", "Syncs of files and directories.")
 
 
@@ -141,6 +155,13 @@ def render_broker(facts: BrokerFacts) -> Iterator[str]:
     yield DISK_FREE.sample(facts.disk_space.free_bytes, **names)
     yield DISK_SIZE.head
     yield DISK_SIZE.sample(facts.disk_space.total_bytes, **names)
+    for family, end_s in (
+        (CERTIFICATE_EXPIRY, facts.certificate_end_s),
+        (CLIENT_AUTHORITY_EXPIRY, facts.client_authorities_end_s),
+    ):
+        if end_s:
+            yield family.head
+            yield family.sample(int(end_s), **names)
     if facts.profile.includes(FSYNCS.profile):
         yield FSYNCS.head
         yield FSYNCS.sample(facts.fsyncs)

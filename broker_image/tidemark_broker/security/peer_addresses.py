@@ -50,24 +50,24 @@ class PeerAddresses:
 
     def kafka(self, broker_id: BrokerId, endpoints: Endpoints) -> PeerAddress:
         """Return the address for requests on behalf of clients."""
-        return self._address(broker_id, endpoints, endpoints.kafka_port)
+        return self._address(broker_id, endpoints, endpoints.kafka_port, of_clients=True)
 
     def replication(self, broker_id: BrokerId, endpoints: Endpoints) -> PeerAddress:
         """Return the address for fetches of followers."""
         port = endpoints.replication_port or endpoints.kafka_port
-        return self._address(broker_id, endpoints, port)
+        return self._address(broker_id, endpoints, port, of_clients=False)
 
     def http(self, broker_id: BrokerId, endpoints: Endpoints) -> PeerAddress:
-        return self._address(broker_id, endpoints, endpoints.http_port)
+        return self._address(broker_id, endpoints, endpoints.http_port, of_clients=True)
 
-    def _address(self, broker_id: BrokerId, endpoints: Endpoints, port: int) -> PeerAddress:
-        if self._tls is None or (self._allows_plain and not endpoints.has_tls):
+    def _address(
+        self, broker_id: BrokerId, endpoints: Endpoints, port: int, *, of_clients: bool
+    ) -> PeerAddress:
+        tls = self._tls
+        if tls is None or (self._allows_plain and not endpoints.has_tls):
             return PeerAddress(endpoints.host, port)
-        return self._secured(self._tls, broker_id, endpoints.host, port)
-
-    @staticmethod
-    def _secured(tls: BrokerTls, broker_id: BrokerId, host: str, port: int) -> PeerAddress:
-        return PeerAddress(host, port, tls.peers_out, tls.peer_name(broker_id))
+        context = tls.as_client if of_clients else tls.peers_out
+        return PeerAddress(endpoints.host, port, context, tls.peer_name(broker_id))
 
 
 PLAIN = PeerAddresses()

@@ -221,7 +221,9 @@ class BrokerServer(PartitionObserver):
         return CertificateRenewal(
             environment.tls,
             environment.controllers,
-            sign=lambda pem: self._channel.request_certificate(pem, CERTIFICATE_TIMEOUT_MS),
+            sign=lambda pem, current_pem: self._channel.request_certificate(
+                pem, current_pem, CERTIFICATE_TIMEOUT_MS
+            ),
             wall_clock_s=environment.wall_clock_s,
         )
 

@@ -41,6 +41,7 @@ class TlsSettings:
 
     ca_file: Path | None = None  # None: the controller is called without TLS
     mode: TlsMode = TlsMode.DISABLED  # of listeners that are not named here
+    client_ca_file: Path | None = None  # authorities of clients' certificates
     plain_listeners: frozenset[str] = frozenset()  # named ones without TLS all the same
     tls_listeners: frozenset[str] = frozenset()  # named ones that are not optional
 
@@ -225,6 +226,7 @@ def _tls_settings(found: argparse.Namespace, parser: argparse.ArgumentParser) ->
     return TlsSettings(
         ca_file=Path(found.ca_file) if found.ca_file else None,
         mode=TlsMode(found.tls),
+        client_ca_file=Path(found.client_ca_file) if found.client_ca_file else None,
         plain_listeners=frozenset(filter(None, found.plain_listeners.split(","))),
         tls_listeners=frozenset(filter(None, found.tls_listeners.split(","))),
     )
@@ -346,6 +348,12 @@ def _add_tls_flags(parser: argparse.ArgumentParser) -> None:
         "--tls-listeners",
         default=env("TIDEMARK_TLS_LISTENERS", ""),
         help="names of listeners with TLS only, where --tls is optional",
+    )
+    add(
+        "--client-ca-file",
+        default=env("TIDEMARK_CLIENT_CA_FILE", ""),
+        help="certificate authorities of clients (PEM), which then authenticate by certificate; "
+        "read again when it changes",
     )
     add(
         "--plain-listeners",

@@ -112,6 +112,16 @@ class PurgeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     result: str
 
 
+class CertificatesStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The authorities of a pool with TLS."""
+
+    authority: str
+    authority_expires: str
+    trusted_authorities: int
+    secret_name: str | UnsetType = UNSET
+    next_authority: str | UnsetType = UNSET
+
+
 class PoolStatus(ObjectStatus, frozen=True, kw_only=True, rename="camel"):
     replicas: int | UnsetType = UNSET
     active_brokers: int | UnsetType = UNSET
@@ -120,6 +130,7 @@ class PoolStatus(ObjectStatus, frozen=True, kw_only=True, rename="camel"):
     selector: str | UnsetType = UNSET
     purge_retained: tuple[PurgeStatus, ...] | UnsetType = UNSET
     security: SecuritySpec | UnsetType = UNSET  # that brokers have, or are being replaced to have
+    certificates: CertificatesStatus | UnsetType = UNSET
 
 
 class BrokerPool(ApiObject, kw_only=True, rename="camel"):
@@ -140,7 +151,8 @@ class BrokerPool(ApiObject, kw_only=True, rename="camel"):
         return self.spec.security.has_tls or is_in_force
 
     def with_security(self, security: SecuritySpec) -> "BrokerPool":
-        """Return the pool as if its spec said this."""
+        """Return the pool as if its spec had these steps."""
+        of_pool = self.spec.security.with_steps_of(security)
         return msgspec.structs.replace(
-            self, spec=msgspec.structs.replace(self.spec, security=security)
+            self, spec=msgspec.structs.replace(self.spec, security=of_pool)
         )

@@ -10,13 +10,26 @@ TLS_STEPS = ("Disabled", "Optional", "Required")
 AUTHENTICATION_STEPS = ("none", "optional", "kubernetes")
 
 
-class TlsSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class SecretRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    secret_name: str
+
+
+class TlsSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     mode: str = ""  # of TLS_STEPS; "": not said
+    authority: SecretRef | None = None  # None: the operator creates one
 
 
-class SecuritySpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ClientAuthority(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where the authorities of clients' certificates are: one of the two."""
+
+    config_map_name: str = ""
+    secret_name: str = ""
+
+
+class SecuritySpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     authentication: str = ""  # of AUTHENTICATION_STEPS; "": not said
     tls: TlsSpec = TlsSpec()
+    client_authority: ClientAuthority | None = None
 
     @property
     def has_tls(self) -> bool:
@@ -40,15 +53,20 @@ class SecuritySpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def state(self) -> str:
         """Return Closed, Migrating or Open."""
-        if self == CLOSED:
+        if security(self.tls.mode, self.authentication) == CLOSED:
             return "Closed"
         return "Migrating" if self.has_replication_port else "Open"
 
     def completed_by(self, other: "SecuritySpec") -> "SecuritySpec":
-        """Return these fields, and those of `other` where one is not said."""
+        """Return the steps of these fields, and of `other` where one is not said."""
         return security(
             self.tls.mode or other.tls.mode, self.authentication or other.authentication
         )
+
+    def with_steps_of(self, other: "SecuritySpec") -> "SecuritySpec":
+        """Return this, with the mode of TLS and the authentication of `other`."""
+        tls = msgspec.structs.replace(self.tls, mode=other.tls.mode)
+        return msgspec.structs.replace(self, authentication=other.authentication, tls=tls)
 
 
 def security(mode: str, authentication: str) -> SecuritySpec:

@@ -79,6 +79,7 @@ def pool_faults(pool: Object) -> Iterator[str]:
         yield 'metadata.name starts with a letter and has lower-case letters, digits and "-"'
     yield from _listener_faults(name, pool["spec"].get("listeners", []))
     yield from _secured_pool_faults(_security(pool), pool["spec"].get("listeners", []))
+    yield from _client_authority_faults(pool["spec"].get("security", {}))
     quotas = pool["spec"].get("quotas", [])
     for entry in quotas:
         if len(entry) < 2:
@@ -103,6 +104,16 @@ def _secured_pool_faults(security: SecuritySpec, listeners: list[Object]) -> Ite
         for entry in listeners
     ):
         yield "a listener for HTTP cannot be open where the pool authenticates clients"
+
+
+def _client_authority_faults(security: Object) -> Iterator[str]:
+    authority = security.get("clientAuthority")
+    if authority is None:
+        return
+    if ("configMapName" in authority) == ("secretName" in authority):
+        yield "set configMapName or secretName, not both"
+    if security.get("tls", {}).get("mode") == "Disabled":
+        yield "clientAuthority needs tls"
 
 
 def _listener_faults(pool_name: str, listeners: list[Object]) -> Iterator[str]:

@@ -58,6 +58,18 @@ class ObservedListener:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolCertificates:
+    """The authorities of a pool with TLS; `problem` is of the user's Secret, for the user."""
+
+    issuer: str = ""  # fingerprint; "": there is none yet
+    ends_s: int = 0
+    trusted: int = 0
+    newest: str = ""
+    secret_name: str = ""  # of the user, if it comes from one
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedPool:
     """All that runs or is kept for one pool; brokers in the order of their ids."""
 
@@ -65,6 +77,7 @@ class ObservedPool:
     has_bootstrap: bool = True
     has_disruption_budget: bool = True
     listeners: tuple[ObservedListener, ...] | None = None  # None: this runtime has no such thing
+    certificates: PoolCertificates | None = None  # None: not known, or without TLS
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from tidemark_operator.broker_runtime.broker_runtime import (
     ObservedListener,
     ObservedPool,
     PoolAction,
+    PoolCertificates,
     StartBroker,
     StopBroker,
 )
@@ -65,8 +66,10 @@ class PodRuntime:
         settings: PodSettings,
         *,
         ensure_trust: Callable[[BrokerPool], Awaitable[None]] | None = None,
+        certificates_of: Callable[[str], PoolCertificates | None] = lambda _: None,
     ) -> None:
         """Create it; `ensure_trust` writes what pods of a pool with TLS mount."""
+        self._certificates_of = certificates_of
         self._store = store
         self._ensure_trust = ensure_trust
         self._settings = settings
@@ -104,6 +107,7 @@ class PodRuntime:
                 for each in services
                 if LISTENER_LABEL in each["metadata"]["labels"]
             ),
+            certificates=self._certificates_of(pool.pool),
         )
 
     async def apply(self, pool: BrokerPool, action: PoolAction) -> None:

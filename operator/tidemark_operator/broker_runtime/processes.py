@@ -69,6 +69,7 @@ def _no_arguments(_: BrokerId) -> Sequence[str]:
 @dataclass(frozen=True, slots=True)
 class ProcessTls:
     controller_ca_file: Path
+    client_ca_file: Path  # of clients' certificates
     replication_port: int  # of broker 0 of the pool default
 
 
@@ -358,6 +359,7 @@ def _tls_arguments(tls: ProcessTls | None, offset: int, pool: BrokerPool) -> lis
     return [
         *("--tls", TLS_VALUES[pool.spec.security.tls.mode or "Required"]),
         *("--ca-file", str(tls.controller_ca_file)),
+        *("--client-ca-file", str(tls.client_ca_file)),
         *("--replication-port", str(tls.replication_port + offset)),
     ]
 

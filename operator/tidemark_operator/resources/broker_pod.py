@@ -28,7 +28,7 @@ from tidemark_operator.resources.pod_template import (
     restricted_pod,
     template_digest,
 )
-from tidemark_operator.resources.secret import ALL_BUNDLE_KEY, trust_name
+from tidemark_operator.resources.secret import ALL_BUNDLE_KEY, POOL_BUNDLE_KEY, trust_name
 
 DATA_DIRECTORY = "/var/lib/tidemark"
 KAFKA_PORT = 9092
@@ -41,6 +41,7 @@ _TLS_VALUES = {"Optional": "optional", "Required": "true"}
 AUTHENTICATION_VARIABLE = "TIDEMARK_AUTHENTICATION"
 REPLICATION_PORT = 9091  # open with TLS, and where clients authenticate
 TRUST_DIRECTORY = "/etc/tidemark/trust"
+CLIENT_AUTHORITY_DIRECTORY = "/etc/tidemark/client-authority"
 TERMINATION_GRACE_S = 30
 # Recovery of a big log after a kill reads what was not checkpointed: an hour, then give up.
 STARTUP_BUDGET_S = 3600
@@ -137,6 +138,7 @@ def _manifest(
             {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
             controller_token_volume(),
             *_trust_volume(pool),
+            *_client_authority_volume(pool),
         ],
     }
     spec |= pull_secrets(pool.spec.image_pull_secrets)
@@ -253,6 +255,7 @@ def _broker_container(
                 if has_tls
                 else []
             ),
+            *_client_authority_mount(pool),
         ],
     }
 
@@ -314,6 +317,9 @@ def _tls_env(pool: BrokerPool) -> list[Object]:
         names = ",".join(each.name for each in pool.spec.listeners if each.tls is has_tls)
         if names:
             found.append({"name": name, "value": names})
+    if _has_client_authority(pool):
+        path = f"{CLIENT_AUTHORITY_DIRECTORY}/{POOL_BUNDLE_KEY}"
+        found.append({"name": "TIDEMARK_CLIENT_CA_FILE", "value": path})
     return found
 
 
@@ -338,6 +344,36 @@ def _trust_volume(pool: BrokerPool) -> list[Object]:
     if not pool.spec.security.has_tls:
         return []
     return [{"name": "trust", "configMap": {"name": trust_name(pool.name)}}]
+
+
+def _has_client_authority(pool: BrokerPool) -> bool:
+    security = pool.spec.security
+    return security.has_tls and security.client_authority is not None
+
+
+def _client_authority_volume(pool: BrokerPool) -> list[Object]:
+    """Return the volume of the object with the authorities of clients: its certificates only.
+
+    The kubelet mounts it, so the operator needs no right to read it. Brokers start without it.
+    """
+    authority = pool.spec.security.client_authority
+    if not _has_client_authority(pool) or authority is None:
+        return []
+    items = [{"key": POOL_BUNDLE_KEY, "path": POOL_BUNDLE_KEY}]
+    source: Object = {"items": items, "optional": True}
+    volume: Object = {"name": "client-authority"}
+    if authority.secret_name:
+        volume["secret"] = {"secretName": authority.secret_name, **source}
+    else:
+        volume["configMap"] = {"name": authority.config_map_name, **source}
+    return [volume]
+
+
+def _client_authority_mount(pool: BrokerPool) -> list[Object]:
+    if not _has_client_authority(pool):
+        return []
+    path = CLIENT_AUTHORITY_DIRECTORY
+    return [{"name": "client-authority", "mountPath": path, "readOnly": True}]
 
 
 def _http_probe(pool: BrokerPool, path: str, *, period_s: int, failures: int) -> Object:

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from tidemark_operator.api.kinds import Object
 from tidemark_operator.resources.names import MANAGED_BY, POOL_LABEL
 
+# On the Secret of a pool's authorities: the user's Secret that the newest comes from.
+AUTHORITY_SOURCE_ANNOTATION = "tidemark.dev/authority-source"
 AUTHORITY_SECRET_TYPE = "tidemark.dev/certificate-authority"
 POOL_BUNDLE_KEY = "ca.crt"  # of the pool's brokers, for its clients
 ALL_BUNDLE_KEY = "all.crt"  # these and the controller's, for brokers
@@ -28,9 +30,16 @@ def trust_name(pool_name: str) -> str:
 
 
 def authority_secret(
-    namespace: str, name: str, authorities: Sequence[tuple[int, str, str]], stored: Object | None
+    namespace: str,
+    name: str,
+    authorities: Sequence[tuple[int, str, str]],
+    stored: Object | None,
+    source: str = "",
 ) -> Object:
-    """Return the Secret of authorities: (time of creation, certificate, key) each, as PEM."""
+    """Return the Secret of authorities: (time of creation, certificates, key) each, as PEM.
+
+    `source` is the user's Secret that the newest comes from.
+    """
     data = {}
     for created_s, certificate_pem, key_pem in authorities:
         data[f"{created_s}{_CERTIFICATE}"] = base64.b64encode(certificate_pem.encode()).decode()
@@ -41,6 +50,11 @@ def authority_secret(
         **metadata.get("labels", {}),
         "app.kubernetes.io/managed-by": MANAGED_BY,
     }
+    annotations = {**(metadata.get("annotations") or {}), AUTHORITY_SOURCE_ANNOTATION: source}
+    if not source:
+        del annotations[AUTHORITY_SOURCE_ANNOTATION]
+    if annotations or "annotations" in metadata:
+        metadata["annotations"] = annotations
     return base | {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -48,6 +62,29 @@ def authority_secret(
         "metadata": metadata,
         "data": data,
     }
+
+
+def source_of(secret: Object | None) -> str:
+    """Return the user's Secret that the newest authority comes from, or ""."""
+    annotations = ((secret or {}).get("metadata") or {}).get("annotations") or {}
+    return str(annotations.get(AUTHORITY_SOURCE_ANNOTATION, ""))
+
+
+def own_authority_of(secret: Object) -> tuple[str, str, str]:
+    """Return a user's authority: its certificates (its own first), its key, those of the root.
+
+    It has the keys that cert-manager writes. Raises ValueError with a text for the user.
+    """
+    data: Mapping[str, str] = secret.get("data") or {}
+    found = {}
+    for name in ("tls.crt", "tls.key", POOL_BUNDLE_KEY):
+        if name not in data and name != POOL_BUNDLE_KEY:
+            raise ValueError(f"expected the key {name}, found none")
+        try:
+            found[name] = base64.b64decode(data.get(name, ""), validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"{name}: expected base64 of PEM: {error}") from error
+    return found["tls.crt"], found["tls.key"], found[POOL_BUNDLE_KEY]
 
 
 def authorities_of(secret: Object) -> list[tuple[int, str, str]]:

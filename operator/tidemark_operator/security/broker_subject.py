@@ -17,11 +17,14 @@ CLUSTER_DOMAIN = "cluster.local"
 
 
 def broker_subject(
-    pool: BrokerPool, broker_id: BrokerId, pod_addresses: tuple[str, ...]
+    pool: BrokerPool,
+    broker_id: BrokerId,
+    pod_addresses: tuple[str, ...],
+    outside: tuple[str, ...] = (),
 ) -> CertificateSubject:
     """Return the subject; listeners' advertised hosts are among it.
 
-    Addresses of nodes and load balancers are not: `advertisedHost` gives those listeners a name.
+    `outside` are addresses and names of nodes and load balancers by which clients reach the broker.
     """
     services = [bootstrap_name(pool.name), broker_name(pool.name, broker_id)]
     for listener in pool.spec.listeners:
@@ -32,12 +35,9 @@ def broker_subject(
         short = f"{service}.{pool.namespace}"
         names += [service, short, f"{short}.svc", f"{short}.svc.{CLUSTER_DOMAIN}"]
     addresses = ["127.0.0.1", "::1", *pod_addresses]
-    for listener in pool.spec.listeners:
-        host = listener.advertised_host
-        if host and _is_address(host):
-            addresses.append(host)
-        elif host:
-            names.append(host)
+    advertised = (each.advertised_host for each in pool.spec.listeners)
+    for host in filter(None, (*advertised, *outside)):
+        (addresses if _is_address(host) else names).append(host)
     return CertificateSubject(tuple(names), tuple(addresses))
 
 

@@ -44,6 +44,7 @@ class BrokerTrust:
 def _context(bundle: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies chain and name
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # of a user's authority, below others
     if bundle:
         context.load_verify_locations(cadata=bundle)
     return context

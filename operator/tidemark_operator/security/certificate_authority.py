@@ -2,22 +2,27 @@
 
 Keys are ECDSA on P-256. A certificate has the names that its issuer gives it, never those that the
 request asks for: a request contributes its public key, and proves that its sender has the private
-one.
+one. An authority of a user (0187) may have another kind of key, and be below other authorities.
 """
 
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CLOCK_SKEW = timedelta(minutes=5)  # of the machines that verify
 MAX_COMMON_NAME = 64  # X.509's ub-common-name
+MIN_RSA_BITS = 2048
+
+AuthorityKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 
 _SIGNING = x509.KeyUsage(
     digital_signature=False,
@@ -59,15 +64,43 @@ class CertificateSubject:
     addresses: tuple[str, ...] = ()
 
     @property
-    def common_name(self) -> str:
-        return self.names[0][:MAX_COMMON_NAME]
+    def distinguished_name(self) -> x509.Name:
+        common_name = self.names[0][:MAX_COMMON_NAME]
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+    @property
+    def usages(self) -> tuple[x509.ObjectIdentifier, ...]:
+        return (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
+
+
+@dataclass(frozen=True, slots=True)
+class UserSubject:
+    """A client of a pool: its certificate has a user, and groups (0186)."""
+
+    user: str
+    groups: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # alternative names: none
+    addresses: tuple[str, ...] = ()
+
+    @property
+    def distinguished_name(self) -> x509.Name:
+        groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in self.groups]
+        return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, self.user)])
+
+    @property
+    def usages(self) -> tuple[x509.ObjectIdentifier, ...]:
+        return (ExtendedKeyUsageOID.CLIENT_AUTH,)
+
+
+Subject = CertificateSubject | UserSubject
 
 
 @dataclass(frozen=True, slots=True)
 class Authority:
     certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
+    key: AuthorityKey
     created_s: int  # its certificate is valid a little earlier, for clocks that are behind
+    above: tuple[x509.Certificate, ...] = ()  # that issued it, for clients that trust these only
 
     @classmethod
     def create(cls, name: str, *, now_s: int, life_s: int) -> "Authority":
@@ -96,26 +129,32 @@ class Authority:
         return cls(certificate, key, now_s)
 
     @classmethod
-    def parse(cls, certificate_pem: str, key_pem: str, *, created_s: int) -> "Authority":
-        """Read an authority.
+    def parse(
+        cls, certificate_pem: str, key_pem: str, root_pem: str = "", *, created_s: int
+    ) -> "Authority":
+        """Read an authority; certificates after the first may be of authorities above it.
 
         Raises InvalidAuthority.
         """
         try:
-            certificate = x509.load_pem_x509_certificate(certificate_pem.encode())
+            certificate, *above = x509.load_pem_x509_certificates(certificate_pem.encode())
+            if root_pem.strip():
+                above += x509.load_pem_x509_certificates(root_pem.encode())
             key = serialization.load_pem_private_key(key_pem.encode(), password=None)
             constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
         except (ValueError, TypeError, x509.ExtensionNotFound) as error:
             raise InvalidAuthority(
                 f"expected a PEM certificate and key of a CA: {error}"
             ) from error
-        if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise InvalidAuthority("expected an ECDSA key")
-        if not constraints.value.ca:
-            raise InvalidAuthority("expected a certificate with CA:TRUE")
+        if not isinstance(key, AuthorityKey):
+            raise InvalidAuthority("expected an ECDSA, RSA or Ed25519 key")
+        if isinstance(key, rsa.RSAPrivateKey) and key.key_size < MIN_RSA_BITS:
+            raise InvalidAuthority(f"expected an RSA key of at least {MIN_RSA_BITS} bits")
+        if not constraints.value.ca or not _may_sign(certificate):
+            raise InvalidAuthority("expected a certificate with CA:TRUE that may sign certificates")
         if certificate.public_key() != key.public_key():
             raise InvalidAuthority("the key is not the certificate's")
-        return cls(certificate, key, created_s)
+        return cls(certificate, key, created_s, _issuers_of(certificate, above))
 
     @property
     def fingerprint(self) -> str:
@@ -127,7 +166,21 @@ class Authority:
 
     @property
     def certificate_pem(self) -> str:
-        return self.certificate.public_bytes(serialization.Encoding.PEM).decode()
+        return _pem(self.certificate)
+
+    @property
+    def chain_pem(self) -> str:
+        """Return its certificate, and those of the authorities above it."""
+        return "".join(map(_pem, self.chain))
+
+    @property
+    def chain(self) -> tuple[x509.Certificate, ...]:
+        return (self.certificate, *self.above)
+
+    @property
+    def _sent_pem(self) -> str:
+        """Return what is sent with a certificate, so that a client may trust the root only."""
+        return "".join(_pem(each) for each in self.chain if each.issuer != each.subject)
 
     @property
     def key_pem(self) -> str:
@@ -149,20 +202,17 @@ class Authority:
     def _issue(
         self,
         public_key: ec.EllipticCurvePublicKey,
-        subject: CertificateSubject,
+        subject: Subject,
         *,
         now_s: int,
         life_s: int,
     ) -> "IssuedCertificate":
-        authority_id = self.certificate.extensions.get_extension_for_class(
-            x509.SubjectKeyIdentifier
-        ).value
         ends = min(_moment(now_s + life_s), self.certificate.not_valid_after_utc)
         # Not before the authority: verifiers check each certificate's own time, and so do users.
         begins = max(_moment(now_s) - CLOCK_SKEW, self.certificate.not_valid_before_utc)
-        certificate = (
+        builder = (
             x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject.common_name)]))
+            .subject_name(subject.distinguished_name)
             .issuer_name(self.certificate.subject)
             .public_key(public_key)
             .serial_number(x509.random_serial_number())
@@ -170,27 +220,17 @@ class Authority:
             .not_valid_after(ends)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_TALKING, critical=True)
-            .add_extension(
-                x509.ExtendedKeyUsage(
-                    [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-                ),
-                critical=False,
-            )
-            .add_extension(_alternative_names(subject), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(authority_id),
-                critical=False,
-            )
-            .sign(self.key, hashes.SHA256())
+            .add_extension(x509.ExtendedKeyUsage(list(subject.usages)), critical=False)
+            .add_extension(_authority_key_identifier(self.certificate), critical=False)
         )
-        return IssuedCertificate(
-            certificate.public_bytes(serialization.Encoding.PEM).decode(), int(ends.timestamp())
-        )
+        if subject.names:
+            builder = builder.add_extension(_alternative_names(subject), critical=False)
+        algorithm = None if isinstance(self.key, ed25519.Ed25519PrivateKey) else hashes.SHA256()
+        certificate = builder.sign(self.key, algorithm)
+        return IssuedCertificate(_pem(certificate) + self._sent_pem, int(ends.timestamp()))
 
-    def issue_with_key(
-        self, subject: CertificateSubject, *, now_s: int, life_s: int
-    ) -> "CertificateWithKey":
-        """Issue a certificate for a new key, for this process itself."""
+    def issue_with_key(self, subject: Subject, *, now_s: int, life_s: int) -> "CertificateWithKey":
+        """Issue a certificate for a new key."""
         key = ec.generate_private_key(ec.SECP256R1())
         issued = self._issue(key.public_key(), subject, now_s=now_s, life_s=life_s)
         pem = key.private_bytes(
@@ -216,12 +256,68 @@ class CertificateWithKey:
         return f"CertificateWithKey({self.certificate!r})"
 
 
+def is_current(
+    certificate_pem: str, request_pem: str, subject: CertificateSubject, issuer: Authority
+) -> bool:
+    """Return whether a certificate is as one that this authority would issue now.
+
+    It is a broker's word, which gets it nothing but no other certificate.
+    """
+    try:
+        certificate = x509.load_pem_x509_certificate(certificate_pem.encode())
+        certificate.verify_directly_issued_by(issuer.certificate)
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        return certificate.public_key() == _public_key(request_pem) and set(found) == set(
+            _alternative_names(subject)
+        )
+    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+        return False
+
+
 def bundle(authorities: Sequence[Authority]) -> str:
-    """Return the certificates to trust, as one PEM text."""
+    """Return the certificates that brokers trust in each other, as one PEM text."""
     return "".join(each.certificate_pem for each in authorities)
 
 
-def _alternative_names(subject: CertificateSubject) -> x509.SubjectAlternativeName:
+def bundle_of_clients(authorities: Sequence[Authority]) -> str:
+    """Return the certificates to trust in brokers, with those above, which most clients need."""
+    return "".join(dict.fromkeys(_pem(each) for found in authorities for each in found.chain))
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _issuers_of(
+    certificate: x509.Certificate, others: Sequence[x509.Certificate]
+) -> tuple[x509.Certificate, ...]:
+    """Return the certificates above one, up to the root, as far as they are among others."""
+    by_subject = {each.subject: each for each in reversed(others)}
+    found: list[x509.Certificate] = []
+    while certificate.issuer != certificate.subject and certificate.issuer in by_subject:
+        certificate = by_subject.pop(certificate.issuer)
+        found.append(certificate)
+    return tuple(found)
+
+
+def _may_sign(certificate: x509.Certificate) -> bool:
+    try:
+        usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
+    except x509.ExtensionNotFound:
+        return True
+    return usage.key_cert_sign
+
+
+def _authority_key_identifier(authority: x509.Certificate) -> x509.AuthorityKeyIdentifier:
+    try:
+        found = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    except x509.ExtensionNotFound:
+        key = cast(CertificateIssuerPublicKeyTypes, authority.public_key())
+        return x509.AuthorityKeyIdentifier.from_issuer_public_key(key)
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(found)
+
+
+def _alternative_names(subject: Subject) -> x509.SubjectAlternativeName:
     names: list[x509.GeneralName] = [x509.DNSName(name) for name in dict.fromkeys(subject.names)]
     for address in dict.fromkeys(subject.addresses):
         names.append(x509.IPAddress(ipaddress.ip_address(address)))

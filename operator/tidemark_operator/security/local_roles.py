@@ -13,6 +13,7 @@ The rules have the fields of a Role's, and are matched as Kubernetes matches the
 again when it has changed. Without a file no client has any access.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +84,15 @@ def parse_roles(text: str) -> Roles:
 def create_roles(data_dir: Path) -> None:
     """Create the file of roles for the users of `tidemark dev --auth`, unless it exists.
 
-    Each user may do what the chart's ClusterRole of that name allows. Raises OSError.
+    Each user may do what the chart's ClusterRole of that name allows, by a token or password and by
+    a certificate, whose user has the name alone. Raises OSError.
     """
     path = data_dir / ROLES_FILE
     if not path.exists():
         temporary = path.with_name(path.name + ".new")
-        temporary.write_text(yaml.safe_dump({"users": FIRST_ROLES}, sort_keys=False))
+        certified = {name.removeprefix(USER_PREFIX): rules for name, rules in FIRST_ROLES.items()}
+        roles = json.loads(json.dumps({"users": FIRST_ROLES | certified}))  # without aliases
+        temporary.write_text(yaml.safe_dump(roles, sort_keys=False))
         temporary.replace(path)
 
 

@@ -105,12 +105,12 @@ def create_users(data_dir: Path, names: Sequence[str] = FIRST_USERS) -> tuple[Lo
             )
             for name in names
         )
-        _write_private(path, msgspec.json.format(msgspec.json.encode(_File(users)), indent=2))
+        write_private(path, msgspec.json.format(msgspec.json.encode(_File(users)), indent=2))
     directory = data_dir / TOKENS_DIRECTORY
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for user in users:
         if user.token and user.name == Path(user.name).name:
-            _write_private(directory / user.name, user.token.encode())
+            write_private(directory / user.name, user.token.encode())
     return users
 
 
@@ -137,7 +137,8 @@ def salt_key_of(data_dir: Path) -> bytes:
     return hashlib.sha256(f"tidemark local {data_dir}".encode()).digest()
 
 
-def _write_private(path: Path, content: bytes) -> None:
+def write_private(path: Path, content: bytes) -> None:
+    """Replace a file that only its owner may read. Raises OSError."""
     temporary = path.with_name(path.name + ".new")
     temporary.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL

@@ -14,6 +14,7 @@ of a roll-over goes on with it, and two operators agree.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 DAY_S = 24 * 3600
 
@@ -74,6 +75,34 @@ def plan_certificates(
         creates=is_due and not is_rolling,
         dropped=tuple(each.fingerprint for each in by_age if each not in kept),
     )
+
+
+class Adoption(Enum):
+    """What to do with the authority that a user wants."""
+
+    KEEP = "keep"  # it is the newest
+    ADD = "add"  # as the newest: it issues a certificate's life later
+    RETURN = "return"  # it issues still: those that were to follow it are dropped
+    WAIT = "wait"  # for the end of a roll-over
+
+
+def plan_adoption(
+    authorities: Sequence[AuthorityTimes], wanted: str, *, now_s: int, lives: Lives
+) -> Adoption:
+    """Decide how the authority with this fingerprint becomes the one that issues."""
+    valid = sorted(
+        (each for each in authorities if each.ends_s > now_s),
+        key=lambda each: (each.created_s, each.fingerprint),
+    )
+    if not valid:
+        return Adoption.ADD
+    newest = valid[-1].fingerprint
+    if newest == wanted:
+        return Adoption.KEEP
+    issuer = plan_certificates(valid, now_s=now_s, lives=lives).issuer
+    if newest == issuer:
+        return Adoption.ADD
+    return Adoption.RETURN if issuer == wanted else Adoption.WAIT
 
 
 def _issues(authority: AuthorityTimes, now_s: int, lives: Lives) -> bool:

@@ -6,6 +6,7 @@ has compared with its sender's identity.
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from tidemark_protocol.access_messages import SignCertificateRequest, SignCertificateResponse
 from tidemark_protocol.error_codes import ErrorCode
@@ -21,8 +22,21 @@ from tidemark_operator.store.object_store import StoreError
 
 _log = logging.getLogger(__name__)
 
-# The names of a broker and the authorities of its pool; None for a pool without TLS.
-SubjectOf = Callable[[str, BrokerId], Awaitable[tuple[AuthorityName, CertificateSubject] | None]]
+
+@dataclass(frozen=True, slots=True)
+class BrokerCertificate:
+    """The names of a broker and the authorities of its pool.
+
+    `check_after_s`: when the names may be others; 0: they stay.
+    """
+
+    authority: AuthorityName
+    subject: CertificateSubject
+    check_after_s: float = 0.0
+
+
+# None for a pool without TLS.
+SubjectOf = Callable[[str, BrokerId], Awaitable[BrokerCertificate | None]]
 
 
 class CertificateSigner:
@@ -42,8 +56,14 @@ class CertificateSigner:
                 return SignCertificateResponse(
                     ErrorCode.INVALID_REQUEST, f"pool {request.pool}: TLS is not enabled"
                 )
-            name, subject = found
-            issued, current = await self._authorities.issue(name, request.request_pem, subject)
+            check_after_ms = int(found.check_after_s * 1000)
+            if request.current_pem and await self._authorities.is_current(
+                found.authority, request.current_pem, request.request_pem, found.subject
+            ):
+                return SignCertificateResponse(ErrorCode.NONE, check_after_ms=check_after_ms)
+            issued, current = await self._authorities.issue(
+                found.authority, request.request_pem, found.subject
+            )
         except InvalidRequest as error:
             return SignCertificateResponse(ErrorCode.INVALID_REQUEST, str(error))
         except (InvalidAuthority, StoreError) as error:
@@ -63,4 +83,5 @@ class CertificateSigner:
             certificate_pem=issued.pem,
             authorities_pem=current.bundle,
             not_after_ms=issued.ends_s * 1000,
+            check_after_ms=check_after_ms,
         )

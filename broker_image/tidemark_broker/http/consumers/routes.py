@@ -16,6 +16,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_broker.coordinator.core.consumer_protocol import TopicPartition
 from tidemark_broker.http import leadership
 from tidemark_broker.http.admission import Admission
+from tidemark_broker.http.authentication import require_token
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.consumers import bodies
 from tidemark_broker.http.consumers.group_consumer import ConsumerSettings, Fetched, Unreadable
@@ -369,6 +370,7 @@ def _token(request: Request) -> bytes:
     """Return the token of a client that authenticated, b"" where it did not have to."""
     if request.principal == ANONYMOUS:
         return b""
+    require_token(request, "a consumer reads from several brokers")
     return request.authorization.split(b" ")[-1]
 
 

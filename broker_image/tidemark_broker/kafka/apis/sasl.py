@@ -163,6 +163,7 @@ class _SaslServer:
         session.expires_at_s = self._loop.time() + lifetime_ms / 1000
         session.principal = step.identity.principal
         session.is_authenticated = True
+        session.is_certified = False
         session.on_authenticated()
         return _Outcome(step.data, lifetime_ms=lifetime_ms)
 
@@ -178,7 +179,8 @@ def _accepted(
     session: ClientSession, step: Authenticated, authenticator: Authenticator
 ) -> Authenticated | AuthenticationFailed:
     """Return the step, or the failure of a client that became another, or of an expired token."""
-    if session.is_authenticated and session.principal.name != step.identity.principal.name:
+    is_other = session.principal.name != step.identity.principal.name
+    if session.is_authenticated and is_other and not session.is_certified:
         return AuthenticationFailed("the user differs from the one that the connection is of")
     if authenticator.session_ms(step.identity) <= 0:
         return AuthenticationFailed("the token has expired")

@@ -39,12 +39,14 @@ class ClientSession:
     `expires_at_s` is the loop's time from which it is over (KIP-368). `exchange` is the one under
     way, and `rejection` why it has failed although the client has not ended it yet. With
     `takes_bare_bytes` the next frame is the mechanism's bytes alone. `failure` says why the
-    connection ends after the response that is being made.
+    connection ends after the response that is being made. A client that `is_certified` showed a
+    certificate; it may still become the user of a token or password.
     """
 
     rules: ListenerRules = OPEN
     principal: Principal = ANONYMOUS
     is_authenticated: bool = False
+    is_certified: bool = False
     expires_at_s: float | None = None
     mechanism: str = ""
     exchange: Exchange | None = None
@@ -60,6 +62,11 @@ class ClientSession:
     @property
     def must_authenticate(self) -> bool:
         return self.rules.requires_authentication and not self.is_authenticated
+
+    def certify(self, principal: Principal, expires_at_s: float) -> None:
+        """Count the client as authenticated until its certificate ends."""
+        self.principal, self.expires_at_s = principal, expires_at_s
+        self.is_authenticated = self.is_certified = True
 
     def is_over(self, now_s: float) -> bool:
         """Return whether the client has to authenticate again before any other request."""

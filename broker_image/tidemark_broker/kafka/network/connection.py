@@ -46,6 +46,7 @@ from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame, Reade
 from tidemark_broker.kafka_wire.messages.sasl import BARE_VERSION
 from tidemark_broker.quota_manager import ClientQuotaManager, QuotaType
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler, FollowerSession
+from tidemark_broker.security.client_certificate import CertifiedClient
 from tidemark_broker.security.client_connections import ClientConnections, CountedConnection
 from tidemark_broker.security.tls import PeerIdentity
 
@@ -87,6 +88,8 @@ class ConnectionOwner(Protocol):
     def quotas(self) -> ClientQuotaManager: ...
     def processing_clock_s(self) -> float: ...
     def identify(self, certificate: Mapping[str, Any] | None) -> PeerIdentity | None: ...
+    def client_of(self, certificate: Mapping[str, Any] | None) -> CertifiedClient | None: ...
+    def session_seconds(self, expires_at_ms: int) -> float: ...
 
 
 class _Waiting:
@@ -189,12 +192,13 @@ class KafkaConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._client_host = str(peer[0]) if peer else ""
         self._counted.has_tls = transport.get_extra_info("ssl_object") is not None
+        certified = self._certify(transport) if self._session.can_authenticate else None
         if self._session.must_authenticate:
             self._owner.unauthenticated_connections.join(self, self._listener, self._client_host)
             self._session_timer = self._loop.call_later(
                 self._limits.authentication_seconds, self._end_if_unauthenticated
             )
-        elif self._is_full():
+        elif certified is None and self._is_full():
             self._is_over_limit = True
             self._owner.over_limit_connections.join(self)
         stream = transport.get_extra_info("socket")
@@ -205,6 +209,20 @@ class KafkaConnection(asyncio.Protocol):
         self._memory.join(self)
         if self._session.rules.replicas is not ReplicaRights.ANY:
             self._identify(transport, self._session.rules.replicas)
+        if certified is None:
+            return
+        if certified.identity is None:
+            self.reject("client certificate", certified.reason)
+        else:
+            self._on_authenticated()
+
+    def _certify(self, transport: asyncio.BaseTransport) -> CertifiedClient | None:
+        """Authenticate a client that has a certificate, and return who it is."""
+        found = self._owner.client_of(transport.get_extra_info("peercert"))
+        if found is not None and found.identity is not None:
+            left_s = self._owner.session_seconds(found.identity.expires_at_ms)
+            self._session.certify(found.identity.principal, self._loop.time() + left_s)
+        return found
 
     def _identify(self, transport: asyncio.BaseTransport, rights: ReplicaRights) -> None:
         """Let the client fetch as the broker that its certificate names, while that is valid."""
@@ -262,6 +280,14 @@ class KafkaConnection(asyncio.Protocol):
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()
+
+    def close_if_certified(self) -> None:
+        """Close the connection if its client is known by a certificate only.
+
+        It connects again, and is verified by the authorities of then.
+        """
+        if self._session.is_certified:
+            self._end()
 
     def close_if_idle(self, since_s: float) -> None:
         """Close the connection if it has been idle since `since_s`.

@@ -21,6 +21,7 @@ from tidemark_broker.kafka.network.unauthenticated_connections import (
 )
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
+from tidemark_broker.security.client_certificate import CertifiedClient
 from tidemark_broker.security.tls import BrokerTls, PeerIdentity, TlsMode
 
 REPLICATION = "@replication"  # a name that no listener of clients can have: nothing is authorised
@@ -35,6 +36,7 @@ class SocketServer:
         self.context = context
         self._tls = tls
         self.client_connections = context.client_connections
+        self._ending: asyncio.Task[None] | None = None
         self.limits = context.limits
         self.memory = context.memory
         self.over_limit_connections = OverLimitConnections(context.limits, context.scheduler)
@@ -65,6 +67,15 @@ class SocketServer:
         """Return the broker that a verified certificate names."""
         return None if self._tls is None else self._tls.peer_of(certificate)
 
+    def client_of(self, certificate: Mapping[str, Any] | None) -> CertifiedClient | None:
+        """Return the client that a verified certificate names, or None without one."""
+        return None if self._tls is None else self._tls.client_of(certificate)
+
+    def session_seconds(self, expires_at_ms: int) -> float:
+        """Return for how long a client is authenticated whose certificate ends then."""
+        assert self._tls is not None
+        return self._tls.left_seconds(expires_at_ms / 1000)
+
     async def start(
         self,
         host: str,
@@ -92,6 +103,9 @@ class SocketServer:
             plain = connection if mode is TlsMode.OPTIONAL else None
             listening = _listen(host, port)
             server = self._serve_tls(lambda: tls.clients, listening, listener, connection, plain)
+            if self._ending is None:
+                ending = self._end_certified(tls)
+                self._ending = loop.create_task(ending, name="authorities of clients")
         self._servers.append(server)
         if self._sweep_timer is None:
             self._sweep_timer = loop.call_later(self.limits.sweep_seconds, self._sweep)
@@ -143,6 +157,17 @@ class SocketServer:
         )
         return TlsServer(shared, secured, listening, plain)
 
+    async def _end_certified(self, tls: BrokerTls) -> None:
+        """End connections of certified clients whenever authorities change, until cancelled.
+
+        They connect again, and are verified by the authorities of then.
+        """
+        context = tls.clients
+        while True:
+            context = await tls.next_clients(context)
+            for connection in tuple(self.connections):
+                connection.close_if_certified()
+
     def _must_have_tls(self) -> BrokerTls:
         assert self._tls is not None, "a listener with TLS needs a certificate"
         return self._tls
@@ -154,6 +179,8 @@ class SocketServer:
         self.context.leader_changes.stop()
         self.over_limit_connections.stop()
         self.rejections.log_counts()
+        if self._ending is not None:
+            self._ending.cancel()
         for server in self._servers:
             server.close()
         for connection in tuple(self.connections):

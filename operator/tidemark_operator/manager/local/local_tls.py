@@ -2,7 +2,9 @@
 
 Authorities are Secrets in the store's file, as they are Secrets on Kubernetes. Below `tls/` of the
 data directory are the certificates to trust: `ca.crt` of all, for clients, and `controller-ca.crt`
-of the controller, for brokers. The controller's key is in the memory of this process.
+of the controller, for brokers. The controller's key is in the memory of this process. Of users of
+`--auth`, `users/NAME.crt` and `NAME.key` are a client's certificate and key, of an authority for
+clients only (`client-ca.crt`).
 """
 
 import asyncio
@@ -27,16 +29,22 @@ from tidemark_operator.security.authorities import (
     CurrentAuthorities,
 )
 from tidemark_operator.security.broker_trust import BrokerTrust
-from tidemark_operator.security.certificate_authority import CertificateSubject, InvalidAuthority
+from tidemark_operator.security.certificate_authority import (
+    CertificateSubject,
+    InvalidAuthority,
+    UserSubject,
+)
+from tidemark_operator.security.local_users import write_private
 from tidemark_operator.security.plan_certificates import Lives
 from tidemark_operator.security.roll_over import asked_at_s
 from tidemark_operator.security.server_context import controller_context, load_certificate
-from tidemark_operator.security.sign_certificate import CertificateSigner
+from tidemark_operator.security.sign_certificate import BrokerCertificate, CertificateSigner
 from tidemark_operator.store.object_store import ObjectStore, StoreError
 
 LOCAL_NAMES = ("localhost",)
 LOCAL_ADDRESSES = ("127.0.0.1", "::1")
 CONTROLLER = AuthorityName(NAMESPACE, "tidemark-controller-ca", "Tidemark controller (local)")
+CLIENTS = AuthorityName(NAMESPACE, "tidemark-clients-ca", "Tidemark clients (local)")
 CHECK_SECONDS = 60.0
 
 _log = logging.getLogger(__name__)
@@ -56,6 +64,8 @@ class LocalTls:
         self.context: ssl.SSLContext = controller_context()
         self.ca_file = data_dir / "tls" / "ca.crt"
         self.controller_ca_file = data_dir / "tls" / "controller-ca.crt"
+        self.client_ca_file = data_dir / "tls" / "client-ca.crt"
+        self.users_directory = data_dir / "tls" / "users"
         self._store = store
         self._authorities = Authorities(store, lives=lives, wall_clock_s=wall_clock_s)
         self._wall_clock_s = wall_clock_s
@@ -67,13 +77,21 @@ class LocalTls:
     def calls(self) -> dict[str, BrokerCall]:
         return {SIGN_CERTIFICATE_PATH: broker_call(SignCertificateRequest, self._signer.sign)}
 
-    async def start(self) -> None:
-        """Create what is missing, and write the files of trusted authorities.
+    async def start(self, users: tuple[str, ...] = ()) -> None:
+        """Create what is missing, and write the files of trusted authorities and of users.
 
         Raises StoreError, OSError and InvalidAuthority.
         """
         self.ca_file.parent.mkdir(parents=True, exist_ok=True)
         await self._refresh()
+        clients = await self._authorities.current(CLIENTS)
+        self.users_directory.mkdir(mode=0o700, exist_ok=True)
+        for user in users:
+            if user == Path(user).name:
+                life_s = self._authorities.lives.authority_s // 5
+                found = self._authorities.issue_with_key(clients, UserSubject(user), life_s)
+                write_private(self.users_directory / f"{user}.key", found.key_pem.encode())
+                _write(self.users_directory / f"{user}.crt", found.certificate.pem)
 
     async def run(self) -> None:
         """Renew until cancelled."""
@@ -96,6 +114,7 @@ class LocalTls:
             bundles.append(current.bundle)
         _write(self.controller_ca_file, controllers.bundle)
         _write(self.ca_file, "".join(bundles))
+        _write(self.client_ca_file, (await self._authorities.current(CLIENTS)).bundle)
         now_s = self._wall_clock_s()
         is_due = now_s >= self._renewed_at_s + self._authorities.lives.certificate_s / 3
         if is_due or self._controllers is None or controllers.issuer != self._controllers.issuer:
@@ -104,15 +123,13 @@ class LocalTls:
             load_certificate(self.context, self._authorities.issue_with_key(controllers, subject))
             self._controllers, self._renewed_at_s = controllers, now_s
 
-    async def _subject_of(
-        self, pool: str, broker_id: BrokerId
-    ) -> tuple[AuthorityName, CertificateSubject] | None:
+    async def _subject_of(self, pool: str, broker_id: BrokerId) -> BrokerCertificate | None:
         namespace, _, name = pool.partition("/")
         found = await self._store.get(BROKER_POOL, namespace, name)
         if found is None:
             return None
         names = (broker_certificate_name(pool, broker_id), *LOCAL_NAMES)
-        return _authority(found), CertificateSubject(names, LOCAL_ADDRESSES)
+        return BrokerCertificate(_authority(found), CertificateSubject(names, LOCAL_ADDRESSES))
 
 
 def write_local_profile(controller_port: int, tls: LocalTls | None) -> None:

@@ -70,8 +70,10 @@ from tidemark_operator.security.local_secret import ByLocalSecret, LocalSecret
 from tidemark_operator.security.local_users import (
     FIRST_USERS,
     TOKENS_DIRECTORY,
+    USERS_FILE,
     LocalUsers,
     create_users,
+    read_users,
     salt_key_of,
 )
 from tidemark_operator.security.operator_token import OperatorTokens
@@ -258,12 +260,14 @@ class LocalCluster:
             ending=lambda: earlier_brokers(self._settings.data_dir),
             tell=say,
         )
-        if self._settings.authenticates:
+        authenticates = self._settings.authenticates
+        if authenticates:
             self._create_users()
         say(f"live page: {self._url}{PAGE_PATH}")
         await self._apply_files()
         if self._tls is not None:
-            await self._tls.start()
+            users = read_users(self._settings.data_dir / USERS_FILE) if authenticates else ()
+            await self._tls.start(tuple(user.name for user in users))
         write_local_profile(self._settings.controller_port, self._tls)
         lag, rejections = LoopLag(), self._rejections.connections
         with socket.create_server((HOST, self._settings.controller_port)) as listening:
@@ -310,7 +314,9 @@ class LocalCluster:
     def _process_tls(self) -> ProcessTls | None:
         if self._tls is None:
             return None
-        return ProcessTls(self._tls.controller_ca_file, self._settings.replication_port)
+        return ProcessTls(
+            self._tls.controller_ca_file, self._tls.client_ca_file, self._settings.replication_port
+        )
 
     def _more_calls(self) -> dict[str, BrokerCall]:
         data_dir = self._settings.data_dir
@@ -332,6 +338,8 @@ class LocalCluster:
         names = ", ".join(user.name for user in create_users(data_dir))
         create_roles(data_dir)
         say(f"users: {names}; their tokens are in {data_dir / TOKENS_DIRECTORY}")
+        if self._tls is not None:
+            say(f"certificates and keys of users are in {self._tls.users_directory}")
 
     async def _notify_when_ready(self) -> None:
         await notify_when_ready(

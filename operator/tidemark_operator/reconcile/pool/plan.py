@@ -95,7 +95,19 @@ def pool_conditions(
         ready = Condition(
             "Ready", True, "BrokersActive", f"all {pool.spec.replicas} brokers are active"
         )
-    return (ready, *_storage_conditions(pool, observed))
+    return (ready, *_storage_conditions(pool, observed), *_authority_conditions(pool, observed))
+
+
+def _authority_conditions(pool: BrokerPool, observed: ObservedPool) -> tuple[Condition, ...]:
+    """Return the condition of the user's own certificate authority, if the pool names one."""
+    tls, found = pool.spec.security.tls, observed.certificates
+    if not pool.has_tls or tls.authority is None or found is None:
+        return ()
+    if found.problem:
+        stays = "" if found.issuer else "; brokers wait for their certificates"
+        return (Condition("AuthorityUsable", False, "SecretNotUsable", f"{found.problem}{stays}"),)
+    said = f"Secret {tls.authority.secret_name} has the certificate authority of the pool"
+    return (Condition("AuthorityUsable", True, "SecretUsable", said),)
 
 
 def _going_text(names: str) -> str:

@@ -2,12 +2,17 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 
-import msgspec
 from msgspec import UNSET, UnsetType
 from tidemark_protocol.ids import BrokerId
 
-from tidemark_operator.api.broker_pool import BrokerPool, ListenerStatus, PoolStatus
+from tidemark_operator.api.broker_pool import (
+    BrokerPool,
+    CertificatesStatus,
+    ListenerStatus,
+    PoolStatus,
+)
 from tidemark_operator.api.kinds import BROKER_POOL, TOPIC
 from tidemark_operator.api.objects import Invalid
 from tidemark_operator.api.pool_security import SecuritySpec
@@ -101,7 +106,7 @@ class PoolReconciler:
             return await self._statuses.write(pool, PoolStatus(), faults)
         observed, security = await self._runtime.observe(pool), None
         if self._settings.sets_security:
-            security, observed_for = plan_security(pool, observed), pool.spec.security
+            security, observed_for = plan_security(pool, observed), pool
             try:
                 pool = await self._set_security(pool, security)
             except Rejected as error:
@@ -112,7 +117,8 @@ class PoolReconciler:
                 )
                 pool = pool.with_security(security.wanted)
             pool = pool.with_security(security.in_force)
-            if security.in_force != observed_for:  # by which pods were compared with the template
+            # Pods were compared with the template by the security of the spec.
+            if pool.spec.security != observed_for.spec.security:
                 observed = await self._runtime.observe(pool)
         failures = await self._apply_each(pool, plan_pool(pool, observed))
         self._topics.pool_is_read(pool)
@@ -174,7 +180,9 @@ class PoolReconciler:
                 "authentication": security.wanted.authentication,
             },
         )
-        wanted = msgspec.to_builtins(security.wanted)
+        said = pool.stored["spec"].get("security", {})
+        tls = {**said.get("tls", {}), "mode": security.wanted.tls.mode}
+        wanted = {**said, "authentication": security.wanted.authentication, "tls": tls}
         spec = {**pool.stored["spec"], "security": wanted}
         stored = await self._store.replace(BROKER_POOL, {**pool.stored, "spec": spec})
         pool = pool.with_security(security.wanted)
@@ -298,7 +306,21 @@ class PoolReconciler:
             selector=",".join(f"{name}={value}" for name, value in selector),
             purge_retained=purges.status if purges.has_change else UNSET,
             security=in_force,
+            certificates=_certificates(observed),
         )
+
+
+def _certificates(observed: ObservedPool) -> CertificatesStatus | UnsetType:
+    found = observed.certificates
+    if found is None or not found.issuer:
+        return UNSET
+    return CertificatesStatus(
+        authority=found.issuer,
+        authority_expires=datetime.fromtimestamp(found.ends_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        trusted_authorities=found.trusted,
+        secret_name=found.secret_name or UNSET,
+        next_authority=found.newest if found.newest != found.issuer else UNSET,
+    )
 
 
 def _rejections(failures: Iterable[Exception]) -> Iterator[Condition]:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from tidemark_broker.coordinator.core.requests import GroupsReport
 from tidemark_broker.http.app import create_app
+from tidemark_broker.http.authentication import ClientOf
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.consumers.group_consumer import ConsumerSettings, GroupConsumer
 from tidemark_broker.http.limits import HttpLimits
@@ -339,6 +340,8 @@ def fake_broker(
     authorizer: Authorizer | None = None,  # of its listener, whose clients have names
     is_optional: bool = False,  # whether they need none
     client_connections: ClientConnections | None = None,
+    client_of: ClientOf = lambda _: None,
+    ends_s: tuple[float, float] = (0.0, 0.0),  # of its certificate and of authorities of clients
 ) -> FakeBroker:
     """`leaders`: the leader of each partition of the topic `orders` (-1: none); states of others,
     up to `partition_count`, are hidden."""
@@ -361,6 +364,9 @@ def fake_broker(
         requires_authentication=lambda listener: listener != "open" and not is_optional,
         may_authenticate=lambda listener: listener != "open" and is_optional,
         client_connections=client_connections or ClientConnections(),
+        client_of=client_of,
+        certificate_end_s=lambda: ends_s[0],
+        client_authorities_end_s=lambda: ends_s[1],
         access=HttpAccess(
             authorizer or Authorizer(),
             partitions.metadata,

@@ -313,6 +313,16 @@ def test_a_volume_says_how_much_of_it_is_free() -> None:
     assert samples["tidemark_broker_disk_size_bytes", named] == 1000
 
 
+def test_a_broker_with_tls_says_when_its_certificate_and_authorities_of_clients_end() -> None:
+    named = frozenset({("broker", "0"), ("pool", "shop/default")})
+    name = "tidemark_broker_certificate_expiry_timestamp_seconds"
+    of_clients = "tidemark_broker_client_authority_expiry_timestamp_seconds"
+    assert (name, named) not in scrape(fake_broker())
+    with_tls = scrape(fake_broker(ends_s=(1_800_000_000.5, 1_900_000_000.0)))
+    assert with_tls[name, named] == 1_800_000_000
+    assert with_tls[of_clients, named] == 1_900_000_000
+
+
 def group_offset(group: str, partition: int, lag_records: int) -> GroupOffset:
     return GroupOffset(group, "orders", ORDERS_ID, partition, 40, lag_records)
 

@@ -234,7 +234,8 @@ def test_rules_without_followers_hold_for_both_kinds(tmp_path: Path) -> None:
 @pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop])
 def test_http_port_serves_plain_and_tls(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     pool = TestPool()
-    tls = HttpTls(pool.broker(1).clients, lambda _: TlsMode.OPTIONAL)
+    context = pool.broker(1).clients
+    tls = HttpTls(lambda: context, lambda _: TlsMode.OPTIONAL)
 
     async def answer(
         port: int, context: ssl.SSLContext | None, size: int, *, request: bytes = GET

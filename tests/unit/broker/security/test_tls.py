@@ -255,7 +255,7 @@ def test_certificate_is_renewed_in_time_and_after_failures(tmp_path: Path) -> No
     tls = BrokerTls(POOL, LEADER, PrivateKey(), time.time)
     answers = ["none", "rejected", "broken", "good", "good"]
 
-    async def sign(request_pem: str) -> SignCertificateResponse | None:
+    async def sign(request_pem: str, _: str) -> SignCertificateResponse | None:
         answer = answers.pop(0)
         if answer == "none":
             return None
@@ -305,6 +305,7 @@ def test_file_of_authorities_is_read_again(tmp_path: Path) -> None:
 def test_http_port_has_tls_and_named_listeners_may_be_plain() -> None:
     pool = TestPool()
     context = ssl.create_default_context(cadata=pool.authority.certificate_pem)
+    of_broker = pool.broker(1).clients
     settings = TlsSettings(mode=TlsMode.REQUIRED, plain_listeners=frozenset({"old"}))
     request = b"GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
 
@@ -331,7 +332,7 @@ def test_http_port_has_tls_and_named_listeners_may_be_plain() -> None:
                     listeners={ports.first + 1: "safe", ports.first + 2: "old"},
                     stop=stop,
                     on_listening=listening.set_result,
-                    rules=ConnectionRules(tls=HttpTls(pool.broker(1).clients, settings.of)),
+                    rules=ConnectionRules(tls=HttpTls(lambda: of_broker, settings.of)),
                 )
             )
             await listening
@@ -355,7 +356,7 @@ def test_renewal_goes_on_when_the_listener_cannot_be_renewed(tmp_path: Path) -> 
     tls = pool.broker(1, life_s=1)
     calls = 0
 
-    async def sign(request_pem: str) -> SignCertificateResponse | None:
+    async def sign(request_pem: str, _: str) -> SignCertificateResponse | None:
         issued = pool.authority.issue(request_pem, SUBJECT, now_s=int(time.time()), life_s=2)
         return SignCertificateResponse(
             ErrorCode.NONE,

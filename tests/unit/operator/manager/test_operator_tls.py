@@ -6,12 +6,18 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cryptography import x509
 from tidemark_broker.security.private_key import PrivateKey
-from tidemark_operator.api.kinds import BROKER_POOL, CONFIG_MAP, POD, SECRET
+from tidemark_operator.api.kinds import BROKER_POOL, CONFIG_MAP, POD, SECRET, SERVICE
+from tidemark_operator.broker_runtime.broker_runtime import ObservedPool
 from tidemark_operator.manager.operator_tls import OperatorTls
+from tidemark_operator.reconcile.pool.plan import pool_conditions
+from tidemark_operator.resources.names import broker_labels, listener_service_name
+from tidemark_operator.resources.service import listener_service_manifest
 from tidemark_operator.security.broker_identity import BrokerIdentity
 from tidemark_operator.security.broker_trust import BrokerTrust
+from tidemark_operator.store.object_store import Rejected
 from tidemark_operator.store.sqlite import SqliteStore
 from tidemark_protocol.access_messages import (
     SIGN_CERTIFICATE_PATH,
@@ -132,3 +138,90 @@ def test_pool_without_tls_gets_no_certificate(tmp_path: Path) -> None:
         assert (await signed(tls, "shop/other")).error is ErrorCode.INVALID_REQUEST
 
     with_tls(tmp_path, scenario, security={"tls": {"mode": "Disabled"}})
+
+
+def names_of(response: SignCertificateResponse) -> set[str]:
+    certificate = x509.load_pem_x509_certificate(response.certificate_pem.encode())
+    found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    addresses = map(str, found.get_values_for_type(x509.IPAddress))
+    return {*found.get_values_for_type(x509.DNSName), *addresses}
+
+
+async def put_pod(store: SqliteStore, broker_id: int, node: str) -> None:
+    labels = broker_labels("default", BrokerId(broker_id))
+    status = {"podIPs": [{"ip": f"10.0.0.{broker_id}"}], "hostIP": node}
+    metadata = {"namespace": "shop", "name": f"default-{broker_id}", "labels": labels}
+    await store.create(
+        POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status}
+    )
+
+
+def test_nodes_and_load_balancers_are_names_of_brokers(tmp_path: Path) -> None:
+    listeners = [
+        {"name": "nodes", "type": "NodePort", "port": 9094},
+        {"name": "cloud", "type": "LoadBalancer", "port": 9095},
+        {"name": "open", "type": "LoadBalancer", "port": 9096, "tls": False},
+    ]
+    pool = broker_pool(**(SPEC | {"listeners": listeners}))
+
+    async def scenario(tls: OperatorTls, store: SqliteStore) -> None:
+        await put_pod(store, 0, "192.0.2.1")
+        await put_pod(store, 1, "192.0.2.2")
+        services: list[tuple[str, BrokerId | None]] = []
+        for listener in pool.spec.listeners:
+            for door_to in (None, BrokerId(0), BrokerId(1)):
+                service = listener_service_manifest(pool, listener, door_to)
+                await store.create(SERVICE, service)
+                services.append((listener.name, door_to))
+        first = await signed(tls)
+        assert {"192.0.2.1", "192.0.2.2"} <= names_of(first)
+        assert first.check_after_ms == 5_000, "there is no load balancer yet"
+        for name_of, door_to in services:
+            if name_of == "nodes":
+                continue
+            name = listener_service_name("default", name_of, door_to)
+            stored = await store.get(SERVICE, "shop", name)
+            assert stored is not None
+            host = f"{name_of}-{'all' if door_to is None else door_to}.example.org"
+            stored["status"] = {"loadBalancer": {"ingress": [{"hostname": host}]}}
+            await store.replace_status(SERVICE, stored)
+        second = await signed(tls)
+        added = {each for each in names_of(second) if each.endswith(".example.org")}
+        assert added == {"cloud-all.example.org", "cloud-0.example.org"}
+        assert second.check_after_ms == 60_000
+
+    with_tls(tmp_path, scenario, listeners=listeners)
+
+
+def test_a_pool_without_changing_addresses_is_not_asked_again(tmp_path: Path) -> None:
+    async def scenario(tls: OperatorTls, store: SqliteStore) -> None:
+        await put_pod(store, 0, "192.0.2.1")
+        response = await signed(tls)
+        assert response.check_after_ms == 0
+        assert "192.0.2.1" not in names_of(response)
+
+    with_tls(tmp_path, scenario)
+
+
+def test_an_authority_that_cannot_be_used_is_told_and_no_other_is_made(tmp_path: Path) -> None:
+    security = {"tls": {"mode": "Required", "authority": {"secretName": "pki"}}}
+
+    async def scenario(tls: OperatorTls, store: SqliteStore) -> None:
+        pool = broker_pool(**(SPEC | {"security": security}))
+        with pytest.raises(Rejected, match="Secret shop/pki: not found"):
+            await tls.ensure_trust(pool)
+        found = tls.certificates_of("shop/default")
+        assert found is not None
+        assert (found.issuer, found.secret_name) == ("", "pki")
+        (condition,) = [
+            each
+            for each in pool_conditions(pool, ObservedPool((), certificates=found), frozenset())
+            if each.type == "AuthorityUsable"
+        ]
+        assert not condition.is_true
+        assert "not found; create it" in condition.message
+        assert [each["metadata"]["name"] for each in await store.list(SECRET, "operators")] == [
+            "tidemark-controller-ca"
+        ]
+
+    with_tls(tmp_path, scenario, security=security)

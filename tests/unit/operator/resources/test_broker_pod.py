@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from tidemark_operator.api.broker_pool import BrokerPool, ListenerSpec
 from tidemark_operator.api.schemas import validate
 from tidemark_operator.resources.broker_pod import (
@@ -51,6 +52,54 @@ def test_what_a_pool_says_of_groups_reaches_its_brokers() -> None:
     assert "TIDEMARK_GROUP_INITIAL_REBALANCE_DELAY_MS" not in reported
     item["spec"] = {"groups": {"offsetsRetentionMinutes": 0}}
     assert len(validate(item)) == 1
+
+
+@pytest.mark.parametrize(
+    ("authority", "source"),
+    [
+        ({"configMapName": "clients"}, {"configMap": {"name": "clients"}}),
+        ({"secretName": "clients"}, {"secret": {"secretName": "clients"}}),
+    ],
+)
+def test_authorities_of_clients_are_mounted_without_any_other_key(
+    authority: dict[str, str], source: dict[str, dict[str, Any]]
+) -> None:
+    security = {"tls": {"mode": "Required"}, "clientAuthority": authority}
+    spec = pod(broker_pool(uid="pool-uid", replicas=3, security=security))["spec"]
+    (volume,) = [each for each in spec["volumes"] if each["name"] == "client-authority"]
+    (kind,) = source
+    items = [{"key": "ca.crt", "path": "ca.crt"}]
+    assert volume[kind] == {**source[kind], "items": items, "optional": True}
+    (container,) = spec["containers"]
+    values = {each["name"]: each.get("value") for each in container["env"]}
+    assert values["TIDEMARK_CLIENT_CA_FILE"] == "/etc/tidemark/client-authority/ca.crt"
+
+
+@pytest.mark.parametrize(
+    ("security", "problems"),
+    [
+        ({"tls": {"mode": "Required"}, "clientAuthority": {"configMapName": "a"}}, 0),
+        ({"tls": {"mode": "Required"}, "clientAuthority": {}}, 1),
+        (
+            {
+                "tls": {"mode": "Required"},
+                "clientAuthority": {"configMapName": "a", "secretName": "b"},
+            },
+            1,
+        ),
+        ({"clientAuthority": {"configMapName": "a"}}, 0),  # new pools have TLS
+        ({"tls": {"mode": "Disabled"}, "clientAuthority": {"configMapName": "a"}}, 1),
+        ({"tls": {"mode": "Required", "authority": {"secretName": "a"}}}, 0),
+        ({"tls": {"mode": "Required", "authority": {}}}, 1),
+    ],
+)
+def test_which_authorities_a_pool_may_name(security: dict[str, Any], problems: int) -> None:
+    item = {
+        "apiVersion": "tidemark.dev/v1alpha1", "kind": "BrokerPool",
+        "metadata": {"name": "default", "namespace": "shop"},
+        "spec": {"security": security},
+    }  # fmt: skip
+    assert len(validate(item)) == problems
 
 
 def test_a_pod_mounts_the_claim_of_its_id() -> None:

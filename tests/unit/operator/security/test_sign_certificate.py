@@ -9,7 +9,7 @@ from tidemark_operator.security.authorities import Authorities, AuthorityName
 from tidemark_operator.security.certificate_authority import CertificateSubject
 from tidemark_operator.security.plan_certificates import Lives
 from tidemark_operator.security.roll_over import RENEW_AUTHORITY_ANNOTATION, asked_at_s
-from tidemark_operator.security.sign_certificate import CertificateSigner
+from tidemark_operator.security.sign_certificate import BrokerCertificate, CertificateSigner
 from tidemark_operator.store.sqlite import SqliteStore
 from tidemark_protocol.access_messages import SignCertificateRequest, SignCertificateResponse
 from tidemark_protocol.error_codes import ErrorCode
@@ -20,15 +20,20 @@ LIVES = Lives(certificate_s=10)
 
 
 def sign(
-    path: Path, *, is_leading: bool = True, has_tls: bool = True, request: str = ""
+    path: Path,
+    *,
+    is_leading: bool = True,
+    has_tls: bool = True,
+    request: str = "",
+    current: str = "",
+    broker_id: int = 1,
 ) -> SignCertificateResponse:
     async def main() -> SignCertificateResponse:
         store = SqliteStore(path / "objects.db")
 
-        async def subject_of(
-            pool: str, broker_id: BrokerId
-        ) -> tuple[AuthorityName, CertificateSubject] | None:
-            return (NAME, CertificateSubject((f"{broker_id}.{pool}",))) if has_tls else None
+        async def subject_of(pool: str, broker_id: BrokerId) -> BrokerCertificate | None:
+            subject = CertificateSubject((f"{broker_id}.{pool}",))
+            return BrokerCertificate(NAME, subject, check_after_s=60) if has_tls else None
 
         signer = CertificateSigner(
             Authorities(store, lives=LIVES, wall_clock_s=lambda: 1e9),
@@ -37,7 +42,11 @@ def sign(
         )
         pem = request or PrivateKey().request_pem("x")
         try:
-            return await signer.sign(SignCertificateRequest("shop/default", BrokerId(1), pem))
+            return await signer.sign(
+                SignCertificateRequest(
+                    "shop/default", BrokerId(broker_id), pem, current_pem=current
+                )
+            )
         finally:
             store.close()
 
@@ -50,6 +59,21 @@ def test_certificate_is_signed_by_the_leading_controller(tmp_path: Path) -> None
     assert response.not_after_ms == (10**9 + 10) * 1000
     assert response.authorities_pem.count("BEGIN CERTIFICATE") == 1
     assert sign(tmp_path, is_leading=False).error is ErrorCode.NOT_CONTROLLER
+
+
+def test_certificate_stays_while_key_names_and_authority_do(tmp_path: Path) -> None:
+    key = PrivateKey()
+    first = sign(tmp_path, request=key.request_pem("x"))
+    assert first.check_after_ms == 60_000
+    kept = sign(tmp_path, request=key.request_pem("x"), current=first.certificate_pem)
+    assert (kept.error, kept.certificate_pem) == (ErrorCode.NONE, "")
+    for response in (
+        sign(tmp_path, request=key.request_pem("x"), current=first.certificate_pem, broker_id=2),
+        sign(tmp_path, request=PrivateKey().request_pem("x"), current=first.certificate_pem),
+        sign(tmp_path, request=key.request_pem("x"), current=key.self_signed_pem("x")),
+        sign(tmp_path, request=key.request_pem("x"), current="nonsense"),
+    ):
+        assert "BEGIN CERTIFICATE" in response.certificate_pem
 
 
 def test_pool_without_tls_and_strange_requests_are_rejected(tmp_path: Path) -> None:

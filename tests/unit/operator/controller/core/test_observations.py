@@ -5,12 +5,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tidemark_operator.broker_runtime.broker_runtime import PoolCertificates
 from tidemark_operator.controller.core.observations import (
     PLANNED_RESTART_LIMIT_MS,
     ClockSkews,
     in_sync_changes,
 )
 from tidemark_operator.controller.metrics import exposition
+from tidemark_operator.manager.certificate_metrics import CertificateCollector
 from tidemark_operator.manager.loop_lag import LoopLagCollector
 from tidemark_operator.reconcile.metrics import ReconcileCollector
 from tidemark_operator.reconcile.work_queue import WorkQueue
@@ -310,7 +312,10 @@ def test_the_page_of_metrics_and_the_operator_agree_and_promtool_is_content() ->
         await evaluate()
         text = (
             await exposition(
-                harness.service, LoopLagCollector(LoopLag()), ReconcileCollector(WorkQueue())
+                harness.service,
+                LoopLagCollector(LoopLag()),
+                ReconcileCollector(WorkQueue()),
+                CertificateCollector(lambda: (1.0, 1.0), lambda: {"p": PoolCertificates("a", 1)}),
             )
         ).decode()
         types = [line.split(" ")[2:] for line in text.splitlines() if line.startswith("# TYPE ")]
