@@ -24,6 +24,7 @@ type Asked struct {
 	Idempotent bool
 	Timestamp  int64
 	Group      string
+	CA         string
 }
 
 type Client struct {
@@ -41,6 +42,11 @@ var clients = map[string]Client{
 	"kafka-go": {kafkaGoProduce, kafkaGoConsume, kafkaGoSeek, kafkaGoGroup, kafkaGoAdmin},
 }
 
+// The clients whose accesses are tried; cells come by standard input.
+var tryAccess = map[string]func(Asked, Cell) error{
+	"franz-go": franzAccess,
+}
+
 func main() {
 	if err := work(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
@@ -56,6 +62,9 @@ func work(arguments []string) error {
 	works := map[string]func(Asked) error{
 		"produce": client.Produce, "consume": client.Consume,
 		"seek": client.Seek, "group": client.Group, "admin": client.Admin,
+	}
+	if try := tryAccess[arguments[0]]; try != nil {
+		works["access"] = func(asked Asked) error { return access(asked, try) }
 	}
 	chosen := works[arguments[1]]
 	if !known || chosen == nil {
@@ -81,6 +90,7 @@ func parse(arguments []string) (Asked, error) {
 	flags.BoolVar(&asked.Idempotent, "idempotent", false, "")
 	flags.Int64Var(&asked.Timestamp, "timestamp", 0, "ms")
 	flags.StringVar(&asked.Group, "group", "", "")
+	flags.StringVar(&asked.CA, "ca", "", "file of authorities")
 	err := flags.Parse(arguments)
 	asked.Bootstrap = strings.Split(bootstrap, ",")
 	return asked, err

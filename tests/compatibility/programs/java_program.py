@@ -80,6 +80,15 @@ def group(requested: argparse.Namespace) -> None:
     os.execvp(command[0], command)
 
 
+def access(requested: argparse.Namespace) -> None:
+    """By a program of ours on Kafka's own library: its tools try one access each, in seconds."""
+    command = java("AccessProgram", "--bootstrap", requested.bootstrap, "--ca", requested.ca)
+    place = command.index("-cp") + 1
+    command[place] += f":{os.environ['TIDEMARK_JAVA_CLIENTS']}"
+    command[place + 1] = "AccessProgram"
+    os.execvp(command[0], command)
+
+
 def admin(requested: argparse.Namespace) -> None:
     where = ["--bootstrap-server", requested.bootstrap]
     topic = [*where, "--topic", requested.topic]
@@ -114,4 +123,13 @@ def answer(tool: str, *options: str) -> str:
 
 
 if __name__ == "__main__":
-    run({"produce": produce, "consume": consume, "seek": seek, "group": group, "admin": admin})
+    run(
+        {
+            "produce": produce,
+            "consume": consume,
+            "seek": seek,
+            "group": group,
+            "admin": admin,
+            "access": access,
+        }
+    )

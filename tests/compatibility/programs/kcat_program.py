@@ -8,9 +8,23 @@ import subprocess
 import sys
 from types import FrameType
 
-from tests.compatibility.programs.command_line import emit, places, run, values
+from tests.compatibility.programs.command_line import (
+    AccessRefused,
+    emit,
+    places,
+    run,
+    try_accesses,
+    values,
+)
+from tests.support.access_programs import NO_ANSWER, NOT_LISTED, Cell
 
 FORMAT = r"%p %o %s\n"
+SENTENCES = {  # of librdkafka, for the codes of brokers
+    "Topic authorization failed": "TOPIC_AUTHORIZATION_FAILED",
+    "Group authorization failed": "GROUP_AUTHORIZATION_FAILED",
+    "Authentication failure": "SASL_AUTHENTICATION_FAILED",
+    "SASL authentication error": "SASL_AUTHENTICATION_FAILED",
+}
 REBALANCED = re.compile(r"% Group .* rebalanced .*: (assigned|revoked)(?:: (.*))?")
 
 
@@ -83,5 +97,52 @@ def group(requested: argparse.Namespace) -> None:
             record_data(line, requested.topic)
 
 
+def access(requested: argparse.Namespace) -> None:
+    try_accesses(lambda cell: attempt(requested, cell))
+
+
+def attempt(requested: argparse.Namespace, cell: Cell) -> None:
+    """One access by one kcat; its errors are librdkafka's sentences."""
+    where = kcat(requested, "-X", f"ssl.ca.location={requested.ca}", *credentials(cell))
+    limit = ["-X", f"message.timeout.ms={cell.limit_ms}"]
+    commands = {
+        "produce": ["-P", "-t", cell.topic, *limit],
+        "consume": ["-C", "-t", cell.topic, "-p", "0", "-o", "beginning", "-c", "1"],
+        "group": ["-X", "auto.offset.reset=earliest", "-c", "1", "-G", cell.group, cell.topic],
+        "list": ["-L"],
+        "describe": ["-L", "-t", cell.topic],
+    }
+    try:
+        done = subprocess.run(
+            [*where, *commands[cell.verb]],
+            input="kcat\n",
+            capture_output=True,
+            text=True,
+            timeout=cell.limit_s,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise AccessRefused(NO_ANSWER, str(error)) from error
+    said = done.stdout + done.stderr
+    for sentence, name in SENTENCES.items():
+        if sentence in said:
+            raise AccessRefused(name, said[-300:])
+    if done.returncode:
+        raise AccessRefused(NO_ANSWER, said[-300:])
+    if cell.verb == "list" and f'topic "{cell.topic}"' not in said:
+        raise AccessRefused(NOT_LISTED)
+
+
+def credentials(cell: Cell) -> list[str]:
+    if not cell.mechanism:
+        return ["-X", "security.protocol=ssl"]
+    words = {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanism": cell.mechanism,
+        "sasl.username": cell.user,
+        "sasl.password": cell.password,
+    }
+    return [word for name, value in words.items() for word in ("-X", f"{name}={value}")]
+
+
 if __name__ == "__main__":
-    run({"produce": produce, "consume": consume, "seek": seek, "group": group})
+    run({"produce": produce, "consume": consume, "seek": seek, "group": group, "access": access})
