@@ -84,7 +84,7 @@ class PoolSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     client_quotas: tuple[QuotaSpec, ...] = msgspec.field(name="quotas")
     listeners: tuple[ListenerSpec, ...]
     security: SecuritySpec = SecuritySpec()
-    image_pull_secrets: tuple[Object, ...] = ()  # as in a Pod
+    image_pull_secrets: tuple[Object, ...]  # as in a Pod
     rack_key: str = ""  # the node label that names the rack; "": brokers say it themselves
     resources: Object = {}  # as in a container
     pod_template: Object = {}

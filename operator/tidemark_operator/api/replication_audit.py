@@ -62,7 +62,7 @@ class AuditSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     timeout_seconds: int
     slo: Object  # as the audit reads it
     output: ClaimPath | None = None
-    image_pull_secrets: tuple[Object, ...] = ()  # as in a Pod
+    image_pull_secrets: tuple[Object, ...]  # as in a Pod
     resources: Object = {}  # as in a container
     spark: SparkSpec | None = None
 

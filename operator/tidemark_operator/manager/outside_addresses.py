@@ -54,5 +54,5 @@ def _with_changing_addresses(pool: BrokerPool) -> list[ListenerSpec]:
     return [
         each
         for each in pool.spec.listeners
-        if each.tls and (each.type == "LoadBalancer" or not each.advertised_host)
+        if each.tls is not False and (each.type == "LoadBalancer" or not each.advertised_host)
     ]

@@ -18,7 +18,7 @@ OVERRIDDEN = {
     },
 }  # fmt: skip
 READ: dict[str, set[str]] = {
-    "_Server": {"lifespan", "server_state"},
+    "_Server": {"lifespan", "server_state", "servers"},
     "LimitedHttpProtocol": {"connections", "loop", "scope", "server", "shutdown", "transport"},
 }
 CLASSES: dict[str, type] = {"_Server": uvicorn.Server, "LimitedHttpProtocol": HttpToolsProtocol}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import uvloop
-from tidemark_broker.http.server import HttpTls, serve
+from tidemark_broker.http.server import ConnectionRules, HttpTls, serve
 from tidemark_broker.kafka.network.client_session import ListenerRules
 from tidemark_broker.kafka.network.limits import ListenerLimits
 from tidemark_broker.kafka.network.socket_server import SocketServer
@@ -262,7 +262,7 @@ def test_http_port_serves_plain_and_tls(new_loop: Callable[[], asyncio.AbstractE
                     listeners={ports.first + 1: "outside"},
                     stop=stop,
                     on_listening=listening.set_result,
-                    tls=tls,
+                    rules=ConnectionRules(tls=tls),
                 )
             )
             await listening

@@ -14,8 +14,10 @@ from tidemark_operator.controller.core.observations import (
 from tidemark_operator.controller.metrics import exposition
 from tidemark_operator.manager.certificate_metrics import CertificateCollector
 from tidemark_operator.manager.loop_lag import LoopLagCollector
+from tidemark_operator.manager.rejections import RejectionsCollector
 from tidemark_operator.reconcile.metrics import ReconcileCollector
 from tidemark_operator.reconcile.work_queue import WorkQueue
+from tidemark_protocol.connection_rejections import ConnectionRejections
 from tidemark_protocol.controller_messages import IsrProposal
 from tidemark_protocol.ids import BrokerId, ControllerEpoch
 from tidemark_protocol.loop_lag import LoopLag
@@ -310,11 +312,14 @@ def test_the_page_of_metrics_and_the_operator_agree_and_promtool_is_content() ->
         await harness.create()
         harness.brokers[0].poll = harness.brokers[0].heartbeat(sent_at_ms=WALL_CLOCK_MS)
         await evaluate()
+        rejections = ConnectionRejections(lambda: 0)
+        rejections.note("192.0.2.1", "no token", "expected one", protocol="http")
         text = (
             await exposition(
                 harness.service,
                 LoopLagCollector(LoopLag()),
                 ReconcileCollector(WorkQueue()),
+                RejectionsCollector(rejections),
                 CertificateCollector(lambda: (1.0, 1.0), lambda: {"p": PoolCertificates("a", 1)}),
             )
         ).decode()

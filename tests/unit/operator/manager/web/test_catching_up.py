@@ -115,7 +115,7 @@ class FakeReads(BrokerReads):
         self.asked: list[int] = []
         self.end = 100
 
-    async def leaders(self, partitions: Any, brokers: Any) -> list[Replica | None]:
+    async def leaders(self, pool: str, partitions: Any, brokers: Any) -> list[Replica | None]:
         self.asked.append(len(partitions))
         self.end += 100
         return [Replica(0, 0, 1000, [Follower(1, self.end)]) for _ in partitions]
