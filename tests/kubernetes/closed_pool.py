@@ -27,7 +27,7 @@ def closed_pool(host: str) -> dict[str, Any]:
         "spec": {
             "replicas": 3,
             "storage": {"size": "1Gi"},
-            "security": {"tls": {"enabled": True}, "authentication": "kubernetes"},
+            "security": {"tls": {"mode": "Required"}, "authentication": "kubernetes"},
             "listeners": [
                 {"name": "outside", **outside},
                 {"name": "web", "protocol": "HTTP", "port": 8081, **outside},

@@ -9,7 +9,7 @@ from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.api.kinds import BROKER_POOL, Object, ResourceKind
 from tidemark_operator.api.objects import ApiObject, ObjectStatus
-from tidemark_operator.api.pool_security import SecuritySpec
+from tidemark_operator.api.pool_security import SecuritySpec, SecurityStatus
 
 DEFAULT_POOL = "default"
 
@@ -129,7 +129,7 @@ class PoolStatus(ObjectStatus, frozen=True, kw_only=True, rename="camel"):
     listeners: tuple[ListenerStatus, ...] | UnsetType = UNSET
     selector: str | UnsetType = UNSET
     purge_retained: tuple[PurgeStatus, ...] | UnsetType = UNSET
-    security: SecuritySpec | UnsetType = UNSET  # that brokers have, or are being replaced to have
+    security: SecurityStatus | UnsetType = UNSET  # that brokers have, or are being replaced to have
     certificates: CertificatesStatus | UnsetType = UNSET
 
 
@@ -147,7 +147,7 @@ class BrokerPool(ApiObject, kw_only=True, rename="camel"):
     def has_tls(self) -> bool:
         """Return whether brokers need certificates: those of the spec, or those of now."""
         in_force = self.status.security
-        is_in_force = in_force is not UNSET and in_force.has_tls
+        is_in_force = in_force is not UNSET and in_force.steps.has_tls
         return self.spec.security.has_tls or is_in_force
 
     def with_security(self, security: SecuritySpec) -> "BrokerPool":

@@ -69,6 +69,25 @@ class SecuritySpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
         return msgspec.structs.replace(self, authentication=other.authentication, tls=tls)
 
 
+class TlsStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    mode: str = ""
+
+
+class SecurityStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The steps that brokers have, as the status records them."""
+
+    authentication: str = ""
+    tls: TlsStatus = TlsStatus()
+
+    @property
+    def steps(self) -> SecuritySpec:
+        return security(self.tls.mode, self.authentication)
+
+
+def status_of(steps: SecuritySpec) -> SecurityStatus:
+    return SecurityStatus(authentication=steps.authentication, tls=TlsStatus(mode=steps.tls.mode))
+
+
 def security(mode: str, authentication: str) -> SecuritySpec:
     return SecuritySpec(authentication=authentication, tls=TlsSpec(mode=mode))
 

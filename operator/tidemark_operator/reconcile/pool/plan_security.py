@@ -60,7 +60,7 @@ def _former(pool: BrokerPool, observed: ObservedPool) -> SecuritySpec | None:
     recorded = pool.status.security
     if recorded is UNSET:
         return before
-    return recorded if before is None else recorded.completed_by(before)
+    return recorded.steps if before is None else recorded.steps.completed_by(before)
 
 
 def _is_new(pool: BrokerPool) -> bool:

@@ -15,7 +15,7 @@ from tidemark_operator.api.broker_pool import (
 )
 from tidemark_operator.api.kinds import BROKER_POOL, TOPIC
 from tidemark_operator.api.objects import Invalid
-from tidemark_operator.api.pool_security import SecuritySpec
+from tidemark_operator.api.pool_security import SecurityStatus, status_of
 from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
     BrokerRuntime,
@@ -146,7 +146,7 @@ class PoolReconciler:
             *purges.conditions(),
             *(() if security is None else security_conditions(security)),
         )
-        in_force = UNSET if security is None else security.in_force
+        in_force = UNSET if security is None else status_of(security.in_force)
         fields = self._status_fields(pool, observed, rolling_update, purges, in_force)
         # At once: until a purge is recorded, it would also take a later topic of that name, and a
         # spec without its security is completed by the one that is recorded.
@@ -291,7 +291,7 @@ class PoolReconciler:
         observed: ObservedPool,
         rolling_update: RollingUpdate,
         purges: Purges,
-        in_force: SecuritySpec | UnsetType,
+        in_force: SecurityStatus | UnsetType,
     ) -> PoolStatus:
         running = sum(broker.process is not BrokerProcess.ABSENT for broker in observed.brokers)
         selector = sorted(pool_selector(pool.name).items())
