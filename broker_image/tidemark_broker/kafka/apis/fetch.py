@@ -301,6 +301,7 @@ def _fetch_of_replica(context: HandlerContext, request: KafkaRequest, fetch: Fet
         request.answer(encode_fetch_response(error))
         return
     own_cluster = context.cluster_id()
+    # guard: replica-is-who-its-certificate-names (S33)
     if not request.link.may_fetch_as(fetch.replica_id):
         error = FetchResponse(correlation_id, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         request.errors.append(error.error)
