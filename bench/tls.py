@@ -1,7 +1,10 @@
 """`python -m bench.tls`: what TLS costs. A local cluster without and with it, in turns.
 
-Produce (1 KiB, acks=all, three replicas), consume, latency at a steady rate, handshakes, memory of
-an idle connection, and the processor time of brokers. Writes build/bench-tls.json.
+Produce (1 KiB, acks=all, three replicas), consume, latency at a steady rate, a follower that
+catches up, handshakes, memory of an idle connection, and processor time of brokers and client.
+
+The client encrypts too, and on a small machine takes processors from brokers: throughput is a lower
+bound, processor time is not. Writes build/bench-tls.json.
 """
 
 import argparse
@@ -140,6 +143,16 @@ def _until_ready(found: Cluster) -> None:
 
 
 def produce(found: Cluster, seconds: float) -> Figures:
+    began, cpu, client = time.monotonic(), found.cpu_seconds(), time.process_time()
+    mib = _produced_mib(found, seconds)
+    return {
+        "produce_mib_s": mib / (time.monotonic() - began),
+        "produce_cpu_ms_per_mib": 1000 * (found.cpu_seconds() - cpu) / mib,
+        "produce_client_ms_per_mib": 1000 * (time.process_time() - client) / mib,
+    }
+
+
+def _produced_mib(found: Cluster, seconds: float) -> float:
     producer = Producer(found.settings() | {"acks": "all", "linger.ms": 5})
     acknowledged = 0
 
@@ -149,20 +162,15 @@ def produce(found: Cluster, seconds: float) -> Figures:
             raise RuntimeError(str(error))
         acknowledged += 1
 
-    began, cpu = time.monotonic(), found.cpu_seconds()
-    while time.monotonic() < began + seconds:
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
         try:
             producer.produce("bench", RECORD, on_delivery=on_delivery)
         except BufferError:
             producer.poll(0.01)
         producer.poll(0)
     producer.flush(60)
-    took = time.monotonic() - began
-    mib = acknowledged / 1024
-    return {
-        "produce_mib_s": mib / took,
-        "produce_cpu_ms_per_mib": 1000 * (found.cpu_seconds() - cpu) / mib,
-    }
+    return acknowledged / 1024
 
 
 def consume(found: Cluster) -> Figures:
@@ -170,7 +178,7 @@ def consume(found: Cluster) -> Figures:
     consumer.assign([TopicPartition("bench", number, 0) for number in range(3)])
     ends = [consumer.get_watermark_offsets(TopicPartition("bench", n))[1] for n in range(3)]
     wanted, read = sum(ends), 0
-    began, cpu = time.monotonic(), found.cpu_seconds()
+    began, cpu, client = time.monotonic(), found.cpu_seconds(), time.process_time()
     while read < wanted and time.monotonic() < began + 60:
         read += len(consumer.consume(10_000, 1))
     took = time.monotonic() - began
@@ -179,6 +187,23 @@ def consume(found: Cluster) -> Figures:
     return {
         "consume_mib_s": mib / took,
         "consume_cpu_ms_per_mib": 1000 * (found.cpu_seconds() - cpu) / mib,
+        "consume_client_ms_per_mib": 1000 * (time.process_time() - client) / mib,
+    }
+
+
+def catch_up(found: Cluster, seconds: float) -> Figures:
+    """Stop a broker while records are written, let it go on, and wait until it is in sync."""
+    pid = found.pids()[-1]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        mib = _produced_mib(found, seconds)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    began, cpu = time.monotonic(), found.cpu_seconds()
+    _until_ready(found)
+    return {
+        "catch_up_mib_s": mib / (time.monotonic() - began),
+        "catch_up_cpu_ms_per_mib": 1000 * (found.cpu_seconds() - cpu) / mib,
     }
 
 
@@ -253,6 +278,7 @@ def measure(*, has_tls: bool, seconds: float) -> Figures:
         figures = latency(found, seconds)
         figures |= produce(found, seconds)
         figures |= consume(found)
+        figures |= catch_up(found, seconds)
         figures |= connections(found, seconds / 2)
     return figures
 

@@ -6,6 +6,7 @@ that the guard guards nothing: each case is work.
 
 from tests.mutation import (
     weakened_controller,
+    weakened_identity,
     weakened_liveness,
     weakened_operation,
     weakened_replication,
@@ -19,6 +20,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *weakened_liveness.MUTANTS,
     *weakened_storage.MUTANTS,
     *weakened_operation.MUTANTS,
+    *weakened_identity.MUTANTS,
 )
 
 

@@ -91,6 +91,14 @@ ELSEWHERE = {
         "tests/regression/test_s32_forgotten_epochs.py",
         "test_a_follower_keeps_nothing_of_an_epoch_that_its_leader_has_forgotten",
     ),
+    "33": (
+        "tests/unit/operator/security/test_broker_identity.py",
+        "test_a_message_as_another_broker_or_of_another_pool_is_rejected",
+    ),
+    "34": (
+        "tests/unit/broker/security/test_authorizer.py",
+        "test_a_revoked_access_is_denied_after_thirty_seconds",
+    ),
 }
 
 

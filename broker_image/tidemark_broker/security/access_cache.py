@@ -49,7 +49,8 @@ class AccessCache:
         """Return whether an access is allowed, or None if the controller has to be asked first."""
         review = self._find(principal, access)
         if review is None:
-            return None
+            return None  # guard: unknown-access-is-none (S34)
+        # guard: review-is-stale-in-time (S34)
         limit_ms = STALE_MS if self._failed_ms is None else GRACE_MS
         return None if now_ms - review.reviewed_ms >= limit_ms else review.is_allowed
 

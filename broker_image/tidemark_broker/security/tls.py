@@ -130,7 +130,6 @@ class BrokerTls:
         ends_s = self._key.end_of(certificate_pem)
         peers_in = _server_context(ssl.TLSVersion.TLSv1_3)
         peers_in.verify_mode = ssl.CERT_REQUIRED
-        peers_in.num_tickets = 0  # each connection shows its certificate; there are few
         peers_in.load_verify_locations(cadata=authorities_pem)
         # An authority of a user may be below others, which issue to more than brokers.
         peers_in.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -260,6 +259,9 @@ class TrustedFile:
 def _server_context(oldest: ssl.TLSVersion) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = oldest
+    # A ticket costs more than resuming saves, and few clients resume (0191); brokers never do, as
+    # each connection shows its certificate.
+    context.num_tickets = 0
     return context
 
 

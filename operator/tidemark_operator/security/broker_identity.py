@@ -32,6 +32,7 @@ class BrokerIdentity:
 
     def check(self, pool: str, broker_id: BrokerId) -> None:
         """Check that a message names this broker. Raises SenderRejected."""
+        # guard: broker-speaks-for-itself (S33)
         if (pool, broker_id) != (self.pool, self.broker_id):
             raise SenderRejected(
                 Reason.OTHER_BROKER,
@@ -90,6 +91,7 @@ class BrokerPods:
     def at_address(self, address: str) -> BrokerIdentity | None:
         """Return the broker with that pod address, if its pod has sent no token yet."""
         at_it = [pod for pod in self._pods.values() if address in pod.addresses]
+        # guard: address-counts-before-token (S33)
         if len(at_it) != 1 or at_it[0].uid in self._with_token:
             return None
         return at_it[0].identity
@@ -104,6 +106,7 @@ class BrokerPods:
                 sender=token.principal.name,
             ) from error
         found = None if pod is None else broker_pod(pod)
+        # guard: token-is-of-present-pod (S33)
         if found is None or found.uid != token.pod_uid:
             return None
         self._keep(found)

@@ -136,6 +136,7 @@ class TokenReviews:
         entry = self._valid.get(key)
         if entry is None:
             return None
+        # guard: known-token-ends-with-its-expiry (S33)
         if self._wall_s() >= entry.token.expires_at_s:
             del self._valid[key]
             return None

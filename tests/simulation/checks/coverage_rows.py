@@ -12,7 +12,7 @@ from tests.simulation.checks.slice_checks import CHANGES, ELECTIONS
 from tests.simulation.checks.violations import FLIPPED_EPOCH, SENT_AGAIN_LATE, SENT_TO_A_NEWCOMER
 from tests.simulation.clients.desired_topics import RETAINED_MOVES
 from tests.simulation.engine.disk_image import DATA_OUTCOMES
-from tests.simulation.faults import fault_profiles, optional_faults
+from tests.simulation.faults import fault_profiles, identity_faults, optional_faults
 from tests.simulation.faults.fault_plan import KINDS
 
 UNSEEN = "unseen"  # acknowledged, and read by nobody: let pass where a run has no last reads
@@ -41,7 +41,11 @@ def ended_early(why: str) -> str:
 
 
 def _faults() -> Iterable[str]:
-    profiles = (*fault_profiles.PROFILES.values(), *optional_faults.OPTIONAL_FAULTS.values())
+    profiles = (
+        *fault_profiles.PROFILES.values(),
+        *optional_faults.OPTIONAL_FAULTS.values(),
+        *identity_faults.IDENTITY_PROFILES.values(),
+    )
     kinds = dict.fromkeys([*KINDS, *(kind for profile in profiles for kind in profile)])
     yield from (f"fault {kind}" for kind in kinds)
     yield from (f"struck: {blow}" for blow in fault_profiles.BLOWS)
@@ -50,6 +54,8 @@ def _faults() -> Iterable[str]:
     yield from (f"power loss: data {outcome}" for outcome in DATA_OUTCOMES)
     yield from (f"flipped at rest: {kind}" for kind in (*optional_faults.FILES, "nothing"))
     yield from ("power losses", "entries lost")
+    yield from (f"impersonated: {how}" for how in identity_faults.HOW)
+    yield identity_faults.REJECTED
 
 
 def _clients() -> Iterable[str]:

@@ -24,6 +24,8 @@ NOT_OF_BROKERS = OF_WORK | frozenset(
         "deafen_controller",
         "deafen_controller_for_long",
         "reject_probes",
+        "impersonate_broker",
+        "end_certificate",
         "stall_after_silence",
     }
 )

@@ -21,7 +21,13 @@ from tidemark_broker.server.environment import BrokerEnvironment, HttpBackend
 from tidemark_protocol.ids import BrokerId
 
 from tests.simulation.engine.disk_image import DiskImage
-from tests.simulation.engine.messages import MessageFaults, MessageServer, RequestFailed, request
+from tests.simulation.engine.messages import (
+    MessageFaults,
+    MessageServer,
+    RequestFailed,
+    Sender,
+    request,
+)
 from tests.simulation.engine.processes import Machine, SimulatedProcess
 
 if TYPE_CHECKING:
@@ -38,8 +44,11 @@ CONTROLLERS = "controllers:8070"
 class SimulatedTransport:
     """`ControllerTransport`: the broker's requests as messages."""
 
-    def __init__(self, controller_hosts: Callable[[], list[str]]) -> None:
+    def __init__(
+        self, controller_hosts: Callable[[], list[str]], token: Callable[[], str] = str
+    ) -> None:
         self._controller_hosts = controller_hosts
+        self._token = token
 
     async def start(self) -> None:
         return None
@@ -49,7 +58,7 @@ class SimulatedTransport:
 
     async def post(self, address: Address, path: str, body: bytes) -> bytes:
         try:
-            return await request(address.host, address.port, path, body)
+            return await request(address.host, address.port, path, body, self._token())
         except RequestFailed as error:
             raise ControllerUnavailable(str(error)) from error
 
@@ -95,6 +104,8 @@ class BrokerSlot:
         self._pods += 1
         self.pod_uid = f"{self.name}-pod-{self._pods}"
         self.host = f"10.0.{self.broker_id}.{self._pods}"
+        if self._cluster.identities is not None:
+            self._cluster.identities.pod_created(self.broker_id, self.pod_uid, self.host)
 
     def new_claim(self) -> None:
         """Another volume under the broker's name, and so another pod."""
@@ -170,10 +181,15 @@ class BrokerSlot:
         )
 
     def _environment(self, process: SimulatedProcess) -> BrokerEnvironment:
-        cluster = self._cluster
+        cluster, pod_uid = self._cluster, self.pod_uid
+
+        def token() -> str:
+            identities = cluster.identities
+            return "" if identities is None else identities.token_of(self.broker_id, pod_uid)
+
         return BrokerEnvironment(
             disk=process.disk,
-            new_controller_transport=lambda: SimulatedTransport(cluster.controller_hosts),
+            new_controller_transport=lambda: SimulatedTransport(cluster.controller_hosts, token),
             serve_http=self._serve_http,
             new_uuid=lambda: UUID(int=cluster.random.getrandbits(128), version=4),
             wall_clock_s=lambda: self.machine.clock.wall_us() / 1e6,
@@ -188,7 +204,7 @@ class BrokerSlot:
         cluster = self._cluster
         host, port = broker.settings.listen_host, broker.settings.http_port
 
-        async def health(_: str, body: bytes) -> bytes:
+        async def health(_: Sender, body: bytes) -> bytes:
             return msgspec.json.encode({"incarnation": broker.incarnation})
 
         messages = MessageServer({HEALTH_PATH: health}, MessageFaults(), cluster.random)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 import msgspec
+from tidemark_operator.api.kinds import Object
 from tidemark_operator.controller.broker_call import BrokerCall
 from tidemark_operator.controller.clock import MonotonicClock
 from tidemark_operator.controller.http_api import broker_calls
@@ -27,7 +28,14 @@ from tidemark_protocol.loop_lag import LoopLag
 from tests.simulation.clients.desired_topics import keep_topics
 from tests.simulation.engine.broker_process import HEALTH_PATH
 from tests.simulation.engine.clock import MachineClock
-from tests.simulation.engine.messages import Handler, MessageServer, RequestFailed, request
+from tests.simulation.engine.identities import SenderIdentities
+from tests.simulation.engine.messages import (
+    Handler,
+    MessageServer,
+    RequestFailed,
+    Sender,
+    request,
+)
 from tests.simulation.engine.processes import Machine, SimulatedProcess
 
 if TYPE_CHECKING:
@@ -80,6 +88,7 @@ class ControllerSlot:
         self.process: SimulatedProcess | None = None
         self.service: ControllerService | None = None  # of the live process
         self.lease: ControllerLease | None = None
+        self.senders: SenderIdentities | None = None  # in runs with identities
         self.ended_at_us = 0
         self.is_held_down = False
         self._cluster = cluster
@@ -103,7 +112,7 @@ class ControllerSlot:
         self._cluster.note(self.name, "started")
 
     def _ended(self, process: SimulatedProcess) -> None:
-        self.process = self.service = self.lease = None
+        self.process = self.service = self.lease = self.senders = None
         self.ended_at_us = self._cluster.timeline.now_us
         self.start_later()
 
@@ -113,12 +122,34 @@ class ControllerSlot:
             cluster.timeline.after(cluster.random.randint(300_000, 2_000_000), self.start)
 
     def _identified(self, call: BrokerCall) -> Handler:
-        """Return the call by the host that a message comes from, as tokens of pods tell it."""
+        """Return the call by who sends a message: its token says it, or its host in other runs."""
+        senders = self.senders
 
-        async def answer(host: str, body: bytes) -> bytes:
-            return await call(self._cluster.broker_at(host), body)
+        async def answer(sender: Sender, body: bytes) -> bytes:
+            if senders is None:
+                return await call(self._cluster.broker_at(sender.host), body)
+            return await call(await senders.of(sender), body)
 
         return answer
+
+    def _new_senders(self) -> SenderIdentities | None:
+        identities, store = self._cluster.identities, self._cluster.store.client(self.name)
+        if identities is None:
+            return None
+        return SenderIdentities(
+            identities,
+            store.delayed,
+            monotonic_s=asyncio.get_running_loop().time,
+            wall_s=lambda: self.machine.clock.wall_us() / 1e6,
+        )
+
+    def has_seen_token_of(self, pod_uid: str) -> bool:
+        return self.senders is not None and pod_uid in self.senders.with_token
+
+    def on_pod_gone(self, uid: str, pod: Object) -> None:
+        """Hear of it by the watch, which an operator out of reach of the API server has not."""
+        if self.senders is not None and self.name not in self._cluster.store.out_of_reach:
+            self.senders.on_pod_gone(uid, pod)
 
     async def _run(self) -> int:
         cluster = self._cluster
@@ -148,6 +179,7 @@ class ControllerSlot:
             is_holder_terminated=cluster.is_controller_terminated,
         )
         self.service, self.lease = service, lease
+        self.senders = self._new_senders()
         calls = {path: self._identified(call) for path, call in broker_calls(service).items()}
         messages = MessageServer(calls, cluster.controller_faults, cluster.random)
         await messages.start(self.host, CONTROLLER_PORT)

@@ -10,17 +10,26 @@ import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 from tests.simulation.engine.costs import charge_message
 
-_REQUEST = struct.Struct(">IH")  # body, path
+_REQUEST = struct.Struct(">IHH")  # body, path, token
 _RESPONSE = struct.Struct(">IH")  # body, status
 
 STATUS_OK = 200
 STATUS_BAD = 400
 STATUS_UNKNOWN = 404
 
-Handler = Callable[[str, bytes], Awaitable[bytes]]  # the sender's host, and the body
+
+class Sender(NamedTuple):
+    """Where a request comes from, and the token that it presents."""
+
+    host: str
+    token: str = ""
+
+
+Handler = Callable[[Sender, bytes], Awaitable[bytes]]
 
 
 class RequestFailed(Exception):
@@ -38,14 +47,14 @@ class MessageFaults:
     most_late_ms: int = 2000
 
 
-async def request(host: str, port: int, path: str, body: bytes) -> bytes:
+async def request(host: str, port: int, path: str, body: bytes, token: str = "") -> bytes:
     """Raises ConnectionError, OSError, RequestFailed. No limit of time: cancel it."""
     loop = asyncio.get_running_loop()
     transport, protocol = await loop.create_connection(lambda: _Caller(loop), host, port)
     try:
-        name = path.encode()
+        name, shown = path.encode(), token.encode()
         charge_message(body)
-        transport.write(_REQUEST.pack(len(body), len(name)) + name + body)
+        transport.write(_REQUEST.pack(len(body), len(name), len(shown)) + name + shown + body)
         status, response = await protocol.responded
         charge_message(response)
     finally:
@@ -88,7 +97,7 @@ class MessageServer:
         server = await loop.create_server(lambda: _Served(self), host, port)
         return server, server.sockets[0].getsockname()[1]
 
-    async def answer(self, path: str, host: str, body: bytes) -> tuple[int, bytes]:
+    async def answer(self, path: str, sender: Sender, body: bytes) -> tuple[int, bytes]:
         handler = self.handlers.get(path)
         if handler is None:
             return STATUS_UNKNOWN, path.encode()
@@ -98,9 +107,9 @@ class MessageServer:
         if faults.request_lost and chance.random() < faults.request_lost:
             await asyncio.get_running_loop().create_future()
         if faults.request_doubled and chance.random() < faults.request_doubled:
-            asyncio.get_running_loop().create_task(_ignored(handler(host, body)))
+            asyncio.get_running_loop().create_task(_ignored(handler(sender, body)))
         try:
-            response = await handler(host, body)
+            response = await handler(sender, body)
         except Exception as error:
             return STATUS_BAD, f"{type(error).__name__}: {error}".encode()
         if faults.response_lost and chance.random() < faults.response_lost:
@@ -132,22 +141,24 @@ class _Served(asyncio.Protocol):
         self._data += data
         if len(self._data) < _REQUEST.size or self._task is not None:
             return
-        body_bytes, path_bytes = _REQUEST.unpack_from(self._data)
-        start = _REQUEST.size + path_bytes
+        body_bytes, path_bytes, token_bytes = _REQUEST.unpack_from(self._data)
+        token_at = _REQUEST.size + path_bytes
+        start = token_at + token_bytes
         if len(self._data) >= start + body_bytes:
-            path = self._data[_REQUEST.size : start].decode()
+            path = self._data[_REQUEST.size : token_at].decode()
+            sender = Sender(self._host, self._data[token_at:start].decode())
             body = self._data[start : start + body_bytes]
             loop = asyncio.get_running_loop()
-            self._task = loop.create_task(self._answer(path, body), name=f"answer {path}")
+            self._task = loop.create_task(self._answer(path, sender, body), name=f"answer {path}")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         if self._task is not None:
             self._task.cancel()
 
-    async def _answer(self, path: str, body: bytes) -> None:
+    async def _answer(self, path: str, sender: Sender, body: bytes) -> None:
         charge_message(body)
-        status, response = await self._server.answer(path, self._host, body)
+        status, response = await self._server.answer(path, sender, body)
         charge_message(response)
         if self._transport is not None:
             self._transport.write(_RESPONSE.pack(len(response), status) + response)

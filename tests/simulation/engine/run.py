@@ -51,6 +51,7 @@ from tests.simulation.engine.shape import Shape, faults_of
 from tests.simulation.engine.simulated_cluster import Cluster, ClusterOptions, NewClient
 from tests.simulation.engine.timeline import FOREVER_US
 from tests.simulation.faults.faults import Fault, heal, schedule
+from tests.simulation.faults.identity_faults import IDENTITIES
 
 SECOND_US = 1_000_000
 CLIENT_PORT = 9000
@@ -140,6 +141,7 @@ class Run:
             balance_interval_ms=self.shape.balance_interval_ms,
             replica_fetch_max_bytes=self.shape.replica_fetch_max_bytes,
             costs=self.shape.costs,
+            has_identities=IDENTITIES in self.shape.additions,
         )
         self.cluster = Cluster(plan.seed, options)
         self.cluster.call_client = self._call_client

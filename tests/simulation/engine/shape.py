@@ -18,6 +18,7 @@ from tests.simulation.faults.disk_triggers import DISK_SHAPES
 from tests.simulation.faults.fault_plan import SECOND_US, PlanShape
 from tests.simulation.faults.fault_profiles import plan_of
 from tests.simulation.faults.faults import Fault
+from tests.simulation.faults.identity_faults import IDENTITIES
 from tests.simulation.faults.move_triggers import MOVE_SHAPES
 from tests.simulation.faults.optional_faults import (
     COMPACTED,
@@ -49,6 +50,7 @@ SHARE_WITH_COMPACTION = 0.2
 SHARE_WITH_RESTS = 0.1
 SHARE_BALANCED_OFTEN = 0.3
 SHARE_WITH_CONTROLLERS_CUT_OFF = 0.2
+SHARE_WITH_IDENTITIES = 0.1
 SHARE_IDEMPOTENT_WITH_ANY_ACKS = 0.4  # also the producer whose acks are drawn
 OFTEN_MS = 2_000  # as the pass over leaders comes once in a run at most by itself
 SHARE_SHORT_OF_ROOM = 0.2  # in an answer to a follower
@@ -119,6 +121,8 @@ def _stormy(shape: Shape, seed: int, profile: str) -> Shape:
         shape = _allowing_unclean_elections(shape)
     if profile == OLD_RECORDS:
         shape = _growing_old(shape, seed)
+    if profile == IDENTITIES:
+        shape = replace(shape, additions=(*shape.additions, IDENTITIES))
     if profile == RESTING:
         shape = _resting(shape, seed)
     if profile in (COMPACTED, COMPACTED_FLIPS):
@@ -152,6 +156,8 @@ def _ordinary(shape: Shape, seed: int) -> Shape:
         shape = replace(shape, replica_fetch_max_bytes=room.choice(ROOMS_BYTES))
     if Random(f"controllers of {seed}").random() < SHARE_WITH_CONTROLLERS_CUT_OFF:
         shape = replace(shape, additions=(*shape.additions, CONTROLLERS_CUT_OFF))
+    if Random(f"identities of {seed}").random() < SHARE_WITH_IDENTITIES:
+        shape = replace(shape, additions=(*shape.additions, IDENTITIES))
     is_resting = Random(f"producer expiry of {seed}").random() < SHARE_WITH_RESTS
     return _resting(shape, seed) if is_resting else shape
 

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from tidemark_broker.replication.follower_session import REPLICA_FETCH_MAX_BYTES
 from tidemark_broker.server.config import CheckpointIntervals
-from tidemark_operator.api.kinds import PARTITION_SLICE
+from tidemark_operator.api.kinds import PARTITION_SLICE, Object
 from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.security.broker_identity import BrokerIdentity
 from tidemark_protocol.ids import BrokerId, TopicId
@@ -31,6 +31,7 @@ from tests.simulation.clients.desired_topics import DesiredTopic
 from tests.simulation.engine.broker_process import BrokerSlot
 from tests.simulation.engine.controller_process import TERMINATED_AFTER_US, ControllerSlot
 from tests.simulation.engine.costs import Costs, charged_decisions
+from tests.simulation.engine.identities import PodIdentities
 from tests.simulation.engine.loop import SimulatedLoop
 from tests.simulation.engine.messages import MessageFaults
 from tests.simulation.engine.network import Network
@@ -62,6 +63,7 @@ class ClusterOptions:
         None
     )
     costs: Costs | None = None  # None: work takes no time
+    has_identities: bool = False  # senders have tokens; else they are known by their addresses
     has_logs: bool = False  # production log lines in the trace; slow
 
 
@@ -105,6 +107,10 @@ class Cluster(Surroundings):
         self.pool = POOL
         self.namespace = NAMESPACE
         self._process_ids = 0
+        self.identities: PodIdentities | None = None
+        if self.options.has_identities:
+            self.identities = PodIdentities(POOL, self.timeline, self.seed)
+            self.identities.on_gone.append(self._notify_of_pod)
         self.controllers = [ControllerSlot(n, self) for n in range(self.options.controllers)]
         self.brokers = {
             BrokerId(number): BrokerSlot(number, self) for number in range(self.options.brokers)
@@ -244,6 +250,10 @@ class Cluster(Surroundings):
             if slot.process is not None and slot.service is not None:
                 loop, service = slot.process.loop, slot.service
                 loop.call_soon(service.suspect, self.pool, broker.broker_id, "ContainerTerminated")
+
+    def _notify_of_pod(self, uid: str, pod: Object) -> None:
+        for slot in self.controllers:
+            slot.on_pod_gone(uid, pod)
 
     # ---- Surroundings
 

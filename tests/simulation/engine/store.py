@@ -268,6 +268,10 @@ class StoreClient:
         faults = self._store.faults
         return self._chance.randint(faults.least_delay_us, faults.most_delay_us)
 
+    async def delayed(self) -> None:
+        """Wait for a response that takes nothing from what is stored. Raises StoreError."""
+        await self._read(lambda: None)
+
     async def _delay(self) -> None:
         await asyncio.sleep(self._delay_us() / 1e6)
 

@@ -36,6 +36,11 @@ from tests.simulation.faults.faults import (
     lose_power,
     slow_link,
 )
+from tests.simulation.faults.identity_faults import (
+    IDENTITY_FAULTS,
+    IDENTITY_PROFILES,
+    IDENTITY_SECONDS,
+)
 from tests.simulation.faults.move_triggers import MOVE_PROFILES, MOVE_TRIGGERED_FAULTS
 from tests.simulation.faults.optional_faults import ADDED, OPTIONAL_FAULTS
 from tests.simulation.faults.triggered_faults import AMBUSHED, SECONDS_OF, TRIGGERED_FAULTS, leading
@@ -230,6 +235,7 @@ ALL_PROFILES: dict[str, dict[str, int]] = {
     **CLIENT_PROFILES,
     **BULK_PROFILES,
     **OPTIONAL_FAULTS,
+    **IDENTITY_PROFILES,
 }
 ALL_KINDS: dict[str, Arguments] = {
     **KINDS,
@@ -242,6 +248,7 @@ ALL_KINDS: dict[str, Arguments] = {
     **CLIENT_TRIGGERED_FAULTS,
     **BULK_FAULTS,
     **ADDED,
+    **IDENTITY_FAULTS,
 }
 
 
@@ -279,5 +286,5 @@ def _targeted_fault(seed: int, shape: PlanShape, profile: str) -> list[Fault]:
 
 def seconds_of(profile: str) -> float:
     """Of faults, for mutants: short, but a Lease has to run out where controllers freeze."""
-    seconds = {**SECONDS_OF, **BULK_SECONDS}
+    seconds = {**SECONDS_OF, **BULK_SECONDS, **IDENTITY_SECONDS}
     return seconds.get(profile, 14.0 if profile == "two controllers" else 8.0)

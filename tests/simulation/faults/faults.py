@@ -446,6 +446,8 @@ def heal(cluster: Cluster) -> None:
     network.held_up.clear()
     cluster.cut_off_since_us.clear()
     cluster.store.is_down = False
+    if cluster.identities is not None:
+        cluster.identities.is_away = False
     cluster.store.out_of_reach.clear()
     cluster.store.faults = StoreFaults()
     cluster.move_bytes_per_second = 0

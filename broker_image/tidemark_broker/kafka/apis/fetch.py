@@ -298,6 +298,7 @@ def _fetch_of_replica(context: HandlerContext, request: KafkaRequest, fetch: Fet
     own_cluster = context.cluster_id()
     # Where clients have names, brokers have a listener of their own.
     is_client = context.access.is_checked(request)
+    # guard: replica-is-who-its-certificate-names (S33)
     if is_client or not request.link.may_fetch_as(fetch.replica_id):
         context.rejections.note(
             request.client_host,

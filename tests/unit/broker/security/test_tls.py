@@ -107,6 +107,26 @@ def test_follower_fetches_only_as_its_certificate_names_it(tmp_path: Path) -> No
     with_kafka_client(tmp_path, scenario)
 
 
+def test_clients_get_no_tickets_whose_making_costs_more_than_they_save() -> None:
+    pool = TestPool()
+    server_in, server_out = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = pool.broker(1).clients.wrap_bio(server_in, server_out, server_side=True)
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.load_verify_locations(cadata=pool.authority.certificate_pem)
+    client_in, client_out = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting.wrap_bio(client_in, client_out, server_hostname="localhost")
+    for _ in range(3):
+        for end in (client, server):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+            client_in.write(server_out.read())
+            server_in.write(client_out.read())
+    with pytest.raises(ssl.SSLWantReadError):  # all that the server sent is read
+        client.read(1)
+    assert client.version() == "TLSv1.3"
+    assert client.session is not None and not client.session.has_ticket
+
+
 def test_strangers_do_not_reach_the_replication_listener(tmp_path: Path) -> None:
     pool = TestPool()
     other = TestPool(pool="shop/other")
