@@ -33,6 +33,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[2]
 DASHBOARDS = sorted((ROOT / "charts" / "tidemark" / "dashboards").glob("*.json"))
 FOLLOWER_STOPPED_SECONDS = 2.0
+ONLY_WITH_TLS = {"Time until certificates end"}  # which this run has not
 PARTITIONS = [TopicPartition("orders", number) for number in range(3)]
 
 
@@ -214,8 +215,8 @@ def expressions(title: str) -> list[str]:
 
 def test_no_panel_is_empty(run: Run) -> None:
     rows, empty = [], []
-    for title, _ in panels():
-        for expression in expressions(title):
+    for title, panel in panels():
+        for expression in () if panel["title"] in ONLY_WITH_TLS else expressions(title):
             found = run.points(expression)
             if not found:
                 empty.append((title, expression))

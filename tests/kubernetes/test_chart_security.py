@@ -109,18 +109,35 @@ def rendered(cluster: KubeCluster) -> list[dict[str, Any]]:
 
 
 def can(cluster: KubeCluster, account: str, question: Question) -> bool:
-    """Ask the API server what this account may do, by impersonation."""
+    """Ask the API server what this account may do.
+
+    `kubectl auth can-i` loses the group of a resource without a CRD, such as consumergroups.
+    """
     verb, resource, namespace = question
     name, _, subresource = resource.partition("/")
-    words = ["--subresource", subresource] if subresource else []
-    words += ["--all-namespaces"] if not namespace else ["-n", namespace]
-    ended = cluster.run(
-        *("kubectl", "auth", "can-i", verb, name, *words),
-        *("--as", f"system:serviceaccount:{cluster.namespace}:{account}"),
-    )
-    found = ended.out.strip().partition(" ")[0]
-    assert found in ("yes", "no"), (question, ended)
-    return found == "yes"
+    name, _, group = name.partition(".")
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{cluster.namespace}:{account}",
+            "groups": [
+                "system:serviceaccounts",
+                f"system:serviceaccounts:{cluster.namespace}",
+                "system:authenticated",
+            ],
+            "resourceAttributes": {
+                "verb": verb,
+                "group": group,
+                "resource": name,
+                "subresource": subresource,
+                "namespace": namespace,
+            },
+        },
+    }
+    ended = cluster.run("kubectl", "create", "-f", "-", "-o", "json", stdin=json.dumps(review))
+    assert ended.code == 0, (question, ended)
+    return bool(json.loads(ended.out)["status"]["allowed"])
 
 
 def granted(cluster: KubeCluster, role: str) -> list[Question]:
