@@ -2,6 +2,7 @@
 
 import pytest
 from tidemark_operator.security.rejections import Reason
+from tidemark_protocol.ids import BrokerId
 
 from tests.simulation.engine.run import run_seed
 from tests.simulation.engine.shape import Shape
@@ -56,6 +57,20 @@ def test_an_impersonator_that_is_answered_is_a_violation(monkeypatch: pytest.Mon
         impersonate_broker(cluster, 0, "other", SECOND_US)
         cluster.run_for(1_000)
         assert "S33" in str(cluster.crashes[0].error)
+
+
+def test_a_token_that_the_api_server_finds_valid_is_no_stolen_one() -> None:
+    """Whatever the clock of a controller says that is ahead: seed 8400389."""
+    with Cluster(1, WITH_TOKENS) as cluster:
+        started(cluster)
+        for controller in cluster.controllers:
+            controller.machine.clock.wall_offset_us += 3_600 * SECOND_US
+        other = cluster.brokers[BrokerId(1)].machine
+        other.set_clock_rate(1_300_000)  # it waits for less than a token lives
+        impersonate_broker(cluster, 0, "stolen", SECOND_US)
+        cluster.run_for(9_000)
+        assert cluster.crashes == []
+        assert cluster.coverage[REJECTED] > 0
 
 
 def test_a_process_of_a_deleted_pod_is_no_broker_any_more() -> None:

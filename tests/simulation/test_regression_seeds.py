@@ -17,6 +17,7 @@ from tests.simulation.engine.run import run_seed
         pytest.param(42122, id="a bit flip had moved the time of a record"),
         pytest.param(44006816, id="a flipped leader epoch that nobody had looked at"),
         pytest.param(44005395, id="the last reader met a leader that was just elected"),
+        pytest.param(8400389, id="a stolen token that the API server still found valid"),
         pytest.param(43025, id="a compacted log was dropped and began anew at its end"),
     ],
 )
