@@ -235,7 +235,7 @@ def test_a_replica_that_is_kept_without_its_topic_says_that_alone(profile: Metri
 
 @pytest.mark.parametrize("profile", MetricsProfile)
 def test_the_page_of_metrics_and_the_broker_agree(profile: MetricsProfile) -> None:
-    broker = fake_broker(metrics_profile=profile)
+    broker = fake_broker(metrics_profile=profile, ends_s=(1.0, 1.0))
     broker.partitions.truncations = (a_truncation(),)
     text = scraped_text(broker)
     exported = dict(
