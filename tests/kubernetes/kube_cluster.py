@@ -130,7 +130,7 @@ class KubeCluster:
         return [command, *arguments, "-n", self.namespace]
 
     def install_chart(self, *values: str, is_open: bool = True) -> None:
-        """Renews what is there: new CRDs, new images under the same tag.
+        """Install or upgrade the chart, apply the CRDs and restart the operator with the new image.
 
         With `is_open` the default pool is, else it is as the chart has it.
         """

@@ -261,7 +261,7 @@ def test_access(matrix: Matrix, client: str, identity: str, verb: str) -> None:
 
 
 def test_refused_changes_change_nothing(matrix: Matrix) -> None:
-    """Whoever may create deleted what it had created."""
+    """Each admin client deletes the topics that it created."""
     for client in ACCESS_CLIENTS:
         matrix.access(client, *cells_of(client)[0])
     cluster = matrix.pool.cluster

@@ -1,4 +1,4 @@
-"""A pool that says nothing of its security is closed, and a newcomer's example works with it."""
+"""Test that a pool without spec.security is closed, and that examples/client.yaml works with it."""
 
 import json
 import uuid

@@ -122,7 +122,7 @@ def response_of(stream: socket.socket) -> bytes:
 
 
 def test_slow_clients(attacker: Attacker) -> None:
-    """A slow loris at each port: one byte a second is no progress."""
+    """A slow loris at each port: two bytes a second do not extend its deadline."""
     sasl, http, controller = Attacker(attacker.cluster), Attacker(attacker.cluster), attacker
     with (
         sasl.secured(sasl.kafka) as first,

@@ -319,7 +319,7 @@ def test_scram_first_message(attacker: Attacker, first: bytes) -> None:
 
 
 def test_replay_of_a_scram_exchange(attacker: Attacker) -> None:
-    """The server's nonce is new each time, so what was recorded proves nothing."""
+    """The server creates a new nonce for each exchange, so it rejects a recorded proof."""
     nonces = set()
     for _ in range(2):
         with attacker.secured(attacker.kafka) as stream:

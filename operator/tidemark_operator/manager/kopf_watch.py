@@ -2,12 +2,13 @@
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import kopf
 
 
-class KopfWatch:
+class KopfWatch(ABC):
     """The watches of one process; a subclass says what is watched, and by which labels."""
 
     def __init__(
@@ -33,13 +34,13 @@ class KopfWatch:
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
+    @abstractmethod
     def _registry(self) -> kopf.OperatorRegistry:
         """Return the handlers; they must not block."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _selectors(self) -> dict[tuple[str, str], str]:
         """Return label selectors by API version and plural, which the API server applies."""
-        raise NotImplementedError
 
     def _run(self) -> None:
         error: BaseException | None = None

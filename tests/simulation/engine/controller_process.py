@@ -147,7 +147,7 @@ class ControllerSlot:
         return self.senders is not None and pod_uid in self.senders.with_token
 
     def on_pod_gone(self, uid: str, pod: Object) -> None:
-        """Hear of it by the watch, which an operator out of reach of the API server has not."""
+        """Tell the operator that a pod is deleted, unless it cannot reach the API server."""
         if self.senders is not None and self.name not in self._cluster.store.out_of_reach:
             self.senders.on_pod_gone(uid, pod)
 

@@ -2,7 +2,8 @@
 
 A run without identities knows a sender by its address alone. In one with them each message has a
 token, and the production `TokenReviews` and `BrokerPods` of each operator say whose it is. A token
-is valid while its pod exists and its time is not over. Operators hear of a deleted pod later.
+is valid while its pod exists and before its expiry. The watch tells operators of a deleted pod
+later.
 """
 
 import base64

@@ -109,7 +109,7 @@ class ClosedBroker:
 
 
 class Client:
-    """A connection that fetches nothing, as whoever its context says."""
+    """A connection that sends empty fetches, with the client certificate of its TLS context."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
